@@ -12,7 +12,7 @@
 //!
 //! Beside that: `store` keeps records on disk and `restore` reads them at start; `state` keeps the scheduler's UUID and
 //! the list of nodes; `images` keeps images; `http` and `placement` are further ways in; `notices`, `audit` and
-//! `heartbeat` write the log; `tasks` notices when a part of the daemon has ended. The files that operators write are
+//! `heartbeat` write the log, `expiry` says which certificates run out; `tasks` notices when a part of the daemon has ended. The files that operators write are
 //! read by `configuration`, `rules_file` and `node_file`, all with `strict`. `credentials` are the certificates, keys and
 //! tokens in force; `reload` reads all files again while the daemon runs, `watch` sees when they have changed. `start` puts
 //! everything together.
@@ -24,6 +24,7 @@ mod audit;
 mod configuration;
 mod connection_limit;
 mod credentials;
+mod expiry;
 #[cfg(feature = "test-support")]
 pub mod fuzz_support;
 mod gate;

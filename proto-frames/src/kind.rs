@@ -103,6 +103,9 @@ kinds! {
     QUERY = COMMAND, 0x50, "QUERY";
     /// Say which events to be sent from now on (added; operators only).
     WATCH = COMMAND, 0x51, "WATCH";
+    /// Read all files again (added; from controllers and operators; answered by [`Kind::RELOADED`];
+    /// [`crate::payload::Reload`]).
+    RELOAD = COMMAND, 0x52, "RELOAD";
 
     /// Answer to CONNECT; has its own layout ([`crate::Connected`]).
     CONNECTED = STATUS, 0, "CONNECTED";
@@ -205,6 +208,9 @@ kinds! {
     CONFIGURATION = EVENT, 0x4e, "Configuration";
     /// Answer to [`Kind::QUERY`], to the asker alone (added).
     QUERY_RESULT = EVENT, 0x50, "QueryResult";
+    /// What came of reading all files again (added; answer to [`Kind::RELOAD`], and to native controllers and those who
+    /// watch the scheduler; [`crate::payload::Reloaded`]).
+    RELOADED = EVENT, 0x52, "Reloaded";
 }
 
 impl Kind {

@@ -235,9 +235,9 @@ impl Peers {
         self.get(sender).map_or(Owner::Controllers, Session::owner)
     }
 
-    /// All sessions, in no order that means something.
-    pub(crate) fn sessions(&self) -> impl Iterator<Item = &Session> {
-        self.sessions.values()
+    /// All sessions with their numbers, in no order that means something.
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+        self.sessions.iter().map(|(id, session)| (*id, session))
     }
 
     /// The sessions of controllers, in order.

@@ -45,6 +45,7 @@ use crate::sight::Sight;
 use self::page::Page;
 use self::waiting::Detail;
 
+pub use self::conditions::ending_certificates;
 pub use self::heartbeat::{Heartbeat, HeartbeatNode};
 pub use self::providers::{ClaimsCursor, Provider, ProvidersCursor};
 pub use self::queue_totals::{QueueTotals, QueueTotalsCursor};
@@ -161,6 +162,7 @@ impl Sight<'_> {
                 uuid: session.uuid().to_string(),
                 standing,
                 connected_s: now.saturating_duration_since(session.since()).as_secs() as i64,
+                certificate_ends_at_s: session.certificate_ends_s(),
             }
         };
         controllers

@@ -6,7 +6,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::api::action::Action;
+use sched_model::Topic;
+
+use crate::api::action::{Action, Message};
 use crate::api::clock::Clock;
 use crate::api::config::Config;
 use crate::api::ids::InstanceId;
@@ -192,6 +194,15 @@ impl Scheduler {
             Input::NodeRules(rules) => self.cluster.set_node_rules(rules, now),
             Input::Committed(ticket) => self.committed(ticket),
             Input::Disk(state) => self.disk_is(state),
+            Input::Reloaded { news, certificates } => {
+                // Components that share the settings do not look at what is said of the process.
+                let about = &mut Arc::make_mut(&mut self.config).about;
+                about.reloaded(now, &news, certificates);
+                self.notify_controllers(Topic::Scheduler, |session| {
+                    let event = || Message::Reloaded(news.clone());
+                    session.is_native().then(event)
+                });
+            }
             Input::Leaving => self.fail_waiting(),
             Input::Tick => self.tick(now),
         }

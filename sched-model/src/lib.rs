@@ -38,6 +38,7 @@ pub mod output;
 pub mod public_ip_failure;
 pub mod query;
 pub mod reason;
+mod reload;
 pub mod report_received;
 pub mod role;
 pub mod scheduling;
@@ -86,6 +87,7 @@ pub use query::{
     StoreView, UNKNOWN,
 };
 pub use reason::{Reason, ReasonKind};
+pub use reload::{Reload, ReloadState, Reloaded};
 pub use report_received::ReportReceived;
 pub use role::Role;
 pub use scheduling::{Batch, Group, GroupPolicy, Near, OnNodeLoss, Scheduling};

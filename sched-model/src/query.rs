@@ -154,6 +154,8 @@ record! {
         reported_s: Option<i64> as "reported_s" unless empty,
         /// Where its latest connection came from, IP address and port; empty where that is not known.
         address: String as "address" unless empty,
+        /// When the certificate of its connection ends, seconds of Unix time; `None` where it is not connected.
+        certificate_ends_at_s: Option<i64> as "certificate_ends_at_s" unless empty,
     }
 }
 
@@ -291,6 +293,8 @@ record! {
         standing: ControllerRole as "standing",
         /// How long it has been connected, seconds.
         connected_s: i64 as "connected_s",
+        /// When its certificate ends, seconds of Unix time.
+        certificate_ends_at_s: Option<i64> as "certificate_ends_at_s" unless empty,
     }
 }
 
@@ -321,6 +325,8 @@ record! {
     pub struct ConditionView {
         /// Its kind, a word for programs: `node_lost`, `certificate`.
         kind: String as "kind",
+        /// How bad it is: `error`, or `warning` where nothing has failed yet; empty where it is not graded.
+        severity: String as "severity" unless empty,
         /// What it is about: the UUID of a node, instance or peer, the name of a set or of a file; empty for the cluster.
         subject: String as "subject" unless empty,
         /// The host name of that node, or the name of that instance; empty where it has none.

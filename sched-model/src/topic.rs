@@ -16,5 +16,7 @@ words! {
         Stats = "stats",
         /// STARTs given to nodes: InstancePlaced.
         Placements = "placements",
+        /// What the scheduler itself does: Reloaded.
+        Scheduler = "scheduler",
     }
 }

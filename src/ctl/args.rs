@@ -200,6 +200,8 @@ pub enum SessionCommand {
     Describe(DescribeCommand),
     /// Say whether all is well, and if not, what; the exit code says so too
     Status,
+    /// Have the scheduler read its certificates, keys and all other files again; at a mistake in one all stays as it was
+    Reload(ReloadArgs),
     /// Print what an instance has written, read from its node through the scheduler
     Logs(LogsArgs),
     /// Give the scheduler a program that it ships to the nodes that run it; prints its digest, for `image` in a START
@@ -480,11 +482,19 @@ pub struct EvacuateArgs {
     pub yes: bool,
 }
 
+/// `ciaoctl reload`.
+#[derive(Debug, Args)]
+pub struct ReloadArgs {
+    /// Take the configuration from its file although a newer one was set by command
+    #[arg(long)]
+    pub force: bool,
+}
+
 /// `ciaoctl watch`.
 #[derive(Debug, Args)]
 pub struct WatchArgs {
     /// Topics of the events to print, separated by commas
-    #[arg(long, value_delimiter = ',', value_enum, default_values = ["nodes", "instances", "failures", "placements"])]
+    #[arg(long, value_delimiter = ',', value_enum, default_values = ["nodes", "instances", "failures", "placements", "scheduler"])]
     pub topics: Vec<TopicArg>,
     /// End after this many events
     #[arg(long, value_name = "N")]
@@ -504,6 +514,8 @@ pub enum TopicArg {
     Stats,
     /// Which node each START is given to
     Placements,
+    /// What the scheduler does itself: files that it has read again
+    Scheduler,
 }
 
 /// Reads an expression over what `instances` lists.

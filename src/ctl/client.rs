@@ -35,6 +35,7 @@ mod error;
 mod images;
 mod lifecycle;
 mod output;
+mod reload;
 mod start;
 
 pub use configuration::{ConfigurationError, Which};

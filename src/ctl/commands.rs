@@ -22,6 +22,7 @@ pub mod lifecycle;
 pub mod listing;
 pub mod logs;
 pub mod nodes;
+pub mod reload;
 pub mod sections;
 pub mod set;
 pub mod start;
@@ -310,6 +311,7 @@ async fn carry_out(
         SessionCommand::Describe(what) => describe::describe(&mut context, &what).await,
         SessionCommand::Top(args) => top::top(&mut context, &args).await,
         SessionCommand::Status => status::status(&mut context).await,
+        SessionCommand::Reload(args) => reload::reload(&mut context, &args).await,
         SessionCommand::Logs(args) => logs::logs(&mut context, &args).await,
         SessionCommand::Evacuate(args) => nodes::evacuate(&mut context, &args).await,
         SessionCommand::Restore(args) => nodes::restore(&mut context, &args).await,

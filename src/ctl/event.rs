@@ -9,6 +9,7 @@
 //! An event holds the payload as it was decoded. Texts in it come from peers: whatever prints them must make them
 //! printable, as [`text`] does.
 
+use proto_frames::payload::Reloaded;
 use proto_frames::payload::{
     AttachVolumeFailure, CommandFailure, CommandRefused, ConcentratorInstanceAdded,
     ConfigurationAnswer, DeleteFailure, DrainProgress, ImageChunk, ImageList, InstanceDeleted,
@@ -61,6 +62,8 @@ pub enum Event {
     Drain(Box<DrainProgress>),
     /// A node has become short of memory, is no longer, or an instance was moved away for it.
     Pressure(Box<NodePressure>),
+    /// The scheduler has read its files again, or has left it at a mistake in one.
+    Reloaded(Box<Reloaded>),
     /// An instance could not be deleted.
     DeleteFailure(DeleteFailure),
     /// A volume could not be attached.
@@ -144,6 +147,7 @@ impl Event {
             Kind::NODE_PRESSURE => {
                 NodePressure::decode(payload).map(|it| Self::Pressure(Box::new(it)))
             }
+            Kind::RELOADED => Reloaded::decode(payload).map(|it| Self::Reloaded(Box::new(it))),
             Kind::DELETE_FAILURE => DeleteFailure::decode(payload).map(Self::DeleteFailure),
             Kind::ATTACH_VOLUME_FAILURE => {
                 AttachVolumeFailure::decode(payload).map(Self::AttachVolumeFailure)

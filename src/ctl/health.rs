@@ -10,7 +10,7 @@ use std::time::Duration;
 use proto_frames::payload::{ConditionView, InstanceView, NodeView, StatusView, StoreState};
 use serde_json::{Value, json};
 
-use crate::ctl::units::span;
+use crate::ctl::units::{end_of, span};
 use crate::printable::counted;
 
 /// How long before its end a certificate is not well, in seconds: a month, time enough to make another.
@@ -257,16 +257,14 @@ fn ends_of_certificates(seen: &Seen, health: &mut Health) {
     let Some((of, file, ends)) = certificates(seen).min_by_key(|(_, _, ends)| *ends) else {
         return;
     };
-    let left = |ends: i64| match ends.saturating_sub(now) {
-        left @ 1.. => format!("ends in {}", span(left)),
-        over => format!("ended {} ago", span(-over)),
-    };
+    let left = |ends: i64| end_of(ends.saturating_sub(now));
     let text = format!("the first {}: {file} of {of}", left(ends));
     health.glance.push(("certificates", text));
     let own = seen.own_certificates.iter();
     for (file, ends) in own.filter(|(_, ends)| *ends < now + CERTIFICATE_SOON_S) {
         health.problems.push(ConditionView {
             kind: "certificate".to_owned(),
+            severity: if *ends > now { "warning" } else { "error" }.to_owned(),
             subject: file.clone(),
             what: format!("the certificate {file} of ciaoctl {}", left(*ends)),
             advice: "ciao-cert makes another".to_owned(),
@@ -280,6 +278,7 @@ fn condition(it: &ConditionView) -> Value {
     let text = |text: &String| (!text.is_empty()).then(|| text.clone());
     json!({
         "kind": it.kind,
+        "severity": text(&it.severity),
         "subject": text(&it.subject),
         "name": text(&it.name),
         "what": it.what,

@@ -151,6 +151,15 @@ fn scaled(amount: i64, units: &[&str]) -> String {
     format!("{value:.digits$} {}", units[unit])
 }
 
+/// When something that lasts so many seconds more ends, or has ended: below 0 it is over.
+#[must_use]
+pub fn end_of(left_s: i64) -> String {
+    match left_s {
+        left @ 1.. => format!("ends in {}", span(left)),
+        over => format!("ended {} ago", span(over.saturating_neg())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -51,6 +51,7 @@ mod probes;
 mod problem;
 mod progress;
 mod read;
+mod reload;
 mod revoked;
 mod ring;
 mod routes;

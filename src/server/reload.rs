@@ -9,24 +9,28 @@
 //! Everything is read and checked with each other before any of it is taken, and all of it is taken in one step.
 //! Sessions are not touched. One reload runs at a time; requests that come meanwhile share the next.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::task::spawn_blocking;
+use parking_lot::Mutex;
+use proto_frames::payload::{Payload as _, Reload, ReloadState, Reloaded};
+use proto_frames::{Frame, Kind, Uuid};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::{JoinError, spawn_blocking};
 use tracing::{error, info};
 
 use super::configuration::again::{Force, NewFile};
 use super::configuration::{self, DEFAULT_URI};
 use super::credentials::{Credentials, Live, Moment};
 use super::hub::Hub;
-use super::node_file;
-use super::placement::follow_tokens;
+use super::node_file::{self, NodeFileError};
+use super::placement::{PlacementError, follow_tokens};
 use super::restore::unix_ms;
 use super::start::{ServerConfig, StartError};
 use super::watch::Watched;
 use crate::shutdown::Hangups;
-use sched_core::NodeRule;
+use sched_core::{Input, NodeRule, SessionId};
 
 /// What has files read again, and what beside the daemon's own parts follows them.
 #[derive(Debug, Clone, Default)]
@@ -42,22 +46,51 @@ pub struct ReloadConfig {
 enum By {
     /// SIGHUP.
     Signal,
+    /// RELOAD or `POST /v1/reload`.
+    Command,
     /// A file has changed.
     Files,
 }
 
 impl By {
-    fn as_str(self) -> &'static str {
+    /// For the log.
+    fn words(self) -> &'static str {
         match self {
             Self::Signal => "SIGHUP",
+            Self::Command => "a reload was asked for",
             Self::Files => "a file has changed",
+        }
+    }
+
+    /// For programs.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Signal => "signal",
+            Self::Command => "command",
+            Self::Files => "files",
         }
     }
 }
 
-/// How reloads went, for metrics.
+/// Who waits for what comes of a reload.
+#[derive(Debug)]
+enum Asker {
+    /// A peer, with the number of its question.
+    Session(SessionId, u64),
+    /// A request over HTTP.
+    Request(oneshot::Sender<Reloaded>),
+}
+
+/// Most who wait for the next reload, which takes a moment: far more than there are operators.
+const MAX_ASKERS: usize = 256;
+
+/// How reloads went, for metrics, and who waits for the next.
 #[derive(Debug, Default)]
 pub(super) struct Reloads {
+    /// At most [`MAX_ASKERS`].
+    askers: Mutex<Vec<(Asker, Force)>>,
+    /// Told of each that is added.
+    asked: Notify,
     taken: AtomicU64,
     refused: AtomicU64,
     /// When the latest was taken, seconds of Unix time; that of the start where none was.
@@ -77,6 +110,33 @@ impl Reloads {
 
     fn note_refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Adds one who waits; `false` where there are too many.
+    fn ask(&self, asker: Asker, force: Force) -> bool {
+        let mut askers = self.askers.lock();
+        if askers.len() >= MAX_ASKERS {
+            return false;
+        }
+        askers.push((asker, force));
+        drop(askers);
+        self.asked.notify_one();
+        true
+    }
+
+    /// Asks for a reload; what comes of it. `None` where too many ask.
+    pub(super) async fn request(&self, force: Force) -> Option<Reloaded> {
+        let (sender, answer) = oneshot::channel();
+        match self.ask(Asker::Request(sender), force) {
+            true => answer.await.ok(),
+            false => None,
+        }
+    }
+
+    /// Asks for a reload for a peer, which is sent what comes of it; `false` where too many ask.
+    pub(super) fn ask_for(&self, session: SessionId, reload: &Reload) -> bool {
+        let force = if reload.force { Force::Yes } else { Force::No };
+        self.ask(Asker::Session(session, reload.id), force)
     }
 
     /// How many were taken, and how many refused.
@@ -216,12 +276,22 @@ impl Reloader {
         let is_watching = self.config.reload.watch_files;
         tokio::select! {
             () = self.config.reload.hangups.next() => By::Signal,
+            () = self.hub.reloads.asked.notified() => By::Command,
             () = self.watched.changed(), if is_watching => By::Files,
         }
     }
 
-    /// Reads all files and takes what is in them, or nothing of it.
+    /// Reads all files and takes what is in them, or nothing of it; says so to who asked and to who follows events.
     async fn reload(&mut self, by: By) {
+        // Who asks from now on may have changed a file behind this reload.
+        let askers = std::mem::take(&mut *self.hub.reloads.askers.lock());
+        if by == By::Command && askers.is_empty() {
+            // A reload for another reason has answered them.
+            return;
+        }
+        // One who means it is enough: the others ask for no less.
+        let is_forced = askers.iter().any(|(_, force)| *force == Force::Yes);
+        let force = if is_forced { Force::Yes } else { Force::No };
         if by != By::Files {
             self.watched.are_read();
         }
@@ -229,30 +299,126 @@ impl Reloader {
         let hub = Arc::clone(&self.hub);
         // Files may be on a disk that is slow to answer.
         let read = spawn_blocking(move || {
-            let fresh = Fresh::read(&config, &live.now(), &hub, Force::No)?;
+            let fresh = Fresh::read(&config, &live.now(), &hub, force)?;
             fresh.take(&live, &hub)
         });
         let read = read.await;
-        let by = by.as_str();
+        let words = by.words();
+        let mut news = Reloaded {
+            state: ReloadState::Taken,
+            by: by.name().to_owned(),
+            ..Reloaded::default()
+        };
+        let mut certificates = None;
         match read {
             Ok(Ok(())) => {
+                certificates = Some(self.live.now().certificates.clone());
                 self.hub.reloads.note_taken();
-                info!(event = "files_reloaded", "{by}: all files are read again");
+                info!(
+                    event = "files_reloaded",
+                    "{words}: all files are read again"
+                );
             }
             Ok(Err(mistake)) => {
-                self.hub.reloads.note_refused();
+                refuse(&mut news, &mistake);
                 error!(
                     event = "reload_refused",
-                    "{by}: all stays as it was: {mistake}"
+                    "{words}: all stays as it was: {mistake}"
                 );
             }
             Err(panicked) => {
-                self.hub.reloads.note_refused();
+                refuse(&mut news, &panicked);
                 error!(
                     event = "internal_error",
-                    "internal error: {by}: all stays as it was: {panicked}"
+                    "internal error: {words}: all stays as it was: {panicked}"
                 );
             }
+        }
+        if news.state == ReloadState::Refused {
+            self.hub.reloads.note_refused();
+        }
+        for (asker, _) in askers {
+            self.answer(asker, news.clone());
+        }
+        let news = Box::new(news);
+        let input = Input::Reloaded { news, certificates };
+        self.hub.handle([input], None);
+    }
+
+    /// Says what came of it to one who asked; one that is gone is not missed.
+    fn answer(&self, asker: Asker, news: Reloaded) {
+        match asker {
+            Asker::Session(session, id) => {
+                self.hub
+                    .send_behind(session, frame(self.hub.uuid, id, news));
+            }
+            Asker::Request(sender) => {
+                let _ = sender.send(news);
+            }
+        }
+    }
+}
+
+/// Says that nothing was taken, and where the mistake is.
+fn refuse(news: &mut Reloaded, mistake: &(impl Mistaken + ?Sized)) {
+    let (file, line) = mistake.place();
+    news.state = ReloadState::Refused;
+    news.file = file
+        .map(|file| file.display().to_string())
+        .unwrap_or_default();
+    news.line = line.and_then(|line| i64::try_from(line).ok());
+    news.reason = mistake.to_string();
+}
+
+/// The answer to a RELOAD with this number.
+pub(super) fn frame(scheduler: Uuid, id: u64, news: Reloaded) -> Frame {
+    let answer = Reloaded { id, ..news };
+    Frame::new(Kind::RELOADED, scheduler, answer.encode())
+}
+
+/// The answer to one who asks while too many do.
+pub(super) fn too_many() -> Reloaded {
+    Reloaded {
+        state: ReloadState::Refused,
+        by: By::Command.name().to_owned(),
+        reason: format!("{MAX_ASKERS} others wait for the next reload already; try again"),
+        ..Reloaded::default()
+    }
+}
+
+/// What keeps files from being taken.
+trait Mistaken: std::fmt::Display {
+    /// The file, and the line in it from 1, where there are such.
+    fn place(&self) -> (Option<&Path>, Option<usize>);
+}
+
+impl Mistaken for JoinError {
+    fn place(&self) -> (Option<&Path>, Option<usize>) {
+        (None, None)
+    }
+}
+
+impl Mistaken for StartError {
+    fn place(&self) -> (Option<&Path>, Option<usize>) {
+        match self {
+            Self::Tls(error) => error.place(),
+            Self::NotAScheduler { path, .. } => (Some(path), None),
+            Self::Placement(PlacementError::Tokens { path, source }) => (Some(path), source.line()),
+            Self::Configuration { uri, mistake } => {
+                (Some(Path::new(uri)), mistake.position.map(|at| at.line))
+            }
+            Self::NodeFile { path, source } => {
+                let line = match source {
+                    NodeFileError::Mistake(mistake) => mistake.position.map(|at| at.line),
+                    _ => None,
+                };
+                (Some(path), line)
+            }
+            Self::ConfigurationFile(refused) => refused.place(),
+            Self::StateDir { path, .. }
+            | Self::BlobDir { path, .. }
+            | Self::StoredConfiguration { path, .. } => (Some(path), None),
+            Self::Listen { .. } => (None, None),
         }
     }
 }

@@ -32,7 +32,7 @@ use sched_model::{
 };
 
 pub(super) use self::cause::Why;
-pub(super) use self::condition::worded as worded_condition;
+pub(super) use self::condition::{certificate, worded as worded_condition};
 
 /// The reason given for a store whose disk does not answer: there is no error of the system to show.
 const SILENT_DISK: &str = "its disk has not answered in time";

@@ -40,7 +40,7 @@ use super::restore::{restore, unix_ms};
 use super::state::{StateDir, keep_nodes, remember_last};
 use super::strict::Mistake;
 use super::tasks::{TaskEnded, Tasks};
-use super::{heartbeat, node_file, store};
+use super::{expiry, heartbeat, node_file, store};
 use crate::net::tls::{self, TlsError, TrustFiles};
 use sched_core::{self, About, KnownNode, Scheduler};
 
@@ -230,6 +230,7 @@ impl Server {
         scheduler.about = About {
             version: crate::VERSION.to_owned(),
             certificates: credentials.certificates.clone(),
+            reload_refused: None,
         };
         let (uuid, limits) = (scheduler.uuid, config.limits.clone());
         // 5. The cluster configuration. A mistake in it is as fatal as one in a certificate.
@@ -384,6 +385,7 @@ impl Server {
         let notes = hub();
         let sum_up = async move { notes.notices().sum_up().await };
         tasks.spawn("sum up the log", sum_up);
+        tasks.spawn("watch certificates", expiry::watch(hub()));
         if self.heartbeat {
             tasks.spawn("heartbeat", heartbeat::beat(hub()));
         }

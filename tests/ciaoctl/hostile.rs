@@ -74,6 +74,7 @@ fn status() -> StatusView {
         well: Some(false),
         conditions: vec![
             ConditionView {
+                severity: EVIL.into(),
                 kind: EVIL.into(),
                 subject: EVIL.into(),
                 name: EVIL.into(),

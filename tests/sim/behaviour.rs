@@ -178,7 +178,7 @@ impl Behaviour {
                 self.begin(at, Of::Scheduler, What::NodeRules);
                 self.number(rules.len() as u64);
             }
-            Input::Leaving | Input::Tick => {}
+            Input::Leaving | Input::Tick | Input::Reloaded { .. } => {}
         }
     }
 

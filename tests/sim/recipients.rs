@@ -167,6 +167,7 @@ fn place(action: &Action) -> (u8, u64) {
         | Action::Disconnect { session, .. }
         | Action::Refuse { session, .. }
         | Action::Image { session, .. }
+        | Action::Reload { session, .. }
         | Action::Configuration { session, .. }
         | Action::Configured { session, .. } => (1, session.0),
         Action::RememberNodes => (2, 0),

@@ -339,8 +339,11 @@ impl World {
                 self.write_soon();
             }
             Action::Notice(notice) => self.see_notice(&notice),
-            // No launcher here asks for one.
-            Action::Image { .. } | Action::Configuration { .. } | Action::Configured { .. } => {}
+            // Nobody here asks for one.
+            Action::Image { .. }
+            | Action::Configuration { .. }
+            | Action::Configured { .. }
+            | Action::Reload { .. } => {}
         }
     }
 
@@ -369,6 +372,7 @@ impl World {
             Action::Refuse { .. }
             | Action::Notice(_)
             | Action::Image { .. }
+            | Action::Reload { .. }
             | Action::Configuration { .. }
             | Action::Configured { .. } => {}
         }

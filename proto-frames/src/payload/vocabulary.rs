@@ -5,8 +5,8 @@ use sched_model::{
     Delete, DeleteFailure, DeleteImage, DrainProgress, EndsRecorded, Evacuate, ImageList,
     InstanceDeleted, InstancePlaced, InstanceQueued, InstanceStateEvent, InstanceStopped,
     LeaseRenewed, ListImages, Migrate, NodeConnected, NodeDisconnected, NodePressure,
-    PlacementDecision, Query, QueryResult, ReadImage, ReadOutput, ReportReceived, Restore, Resume,
-    Snapshot, StartFailure, Suspend, UnassignPublicIpFailure, Update,
+    PlacementDecision, Query, QueryResult, ReadImage, ReadOutput, Reload, Reloaded, ReportReceived,
+    Restore, Resume, Snapshot, StartFailure, Suspend, UnassignPublicIpFailure, Update,
 };
 
 use super::document::payload;
@@ -47,4 +47,6 @@ payload!(DeleteImage under "delete_image", SMALL);
 payload!(ListImages under "list_images", SMALL);
 payload!(ImageList under "image_list", LARGE);
 payload!(QueryResult under "query_result", LARGE);
+payload!(Reload under "reload", SMALL);
+payload!(Reloaded under "reloaded", SMALL);
 payload!(Snapshot under "snapshot", LARGE);

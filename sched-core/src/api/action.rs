@@ -12,8 +12,8 @@ use sched_model::{
     AssignPublicIpFailure, AttachVolumeFailure, CommandFailure, ControllerStatus, Delete,
     DeleteFailure, DrainProgress, EndsRecorded, InstanceDeleted, InstancePlaced, InstanceQueued,
     InstanceStateEvent, LeaseRenewed, Migrate, NodeConnected, NodeDisconnected, NodePressure,
-    OutputPart, PlacementDecision, QueryResult, ReadOutput, ReportReceived, Resume, Snapshot,
-    StartFailure, Suspend, UnassignPublicIpFailure, Update,
+    OutputPart, PlacementDecision, QueryResult, ReadOutput, Reload, Reloaded, ReportReceived,
+    Resume, Snapshot, StartFailure, Suspend, UnassignPublicIpFailure, Update,
 };
 use sched_model::{Role, Uuid};
 
@@ -86,12 +86,24 @@ pub enum Action {
         /// The payload.
         payload: Bytes,
     },
+    /// Read all files again, as a peer asks who may; the answer is the reader's to send.
+    Reload {
+        /// The session that asks.
+        session: SessionId,
+        /// How.
+        reload: Box<Reload>,
+    },
 }
 
 impl Action {
     /// Something for the store of images.
     pub(crate) fn image(session: SessionId, parcel: Parcel) -> Self {
         Self::Image { session, parcel }
+    }
+
+    /// Reading all files again.
+    pub(crate) fn reload(session: SessionId, reload: Box<Reload>) -> Self {
+        Self::Reload { session, reload }
     }
 
     /// Something about the versions of the configuration.
@@ -161,6 +173,8 @@ pub enum Message {
     DrainProgress(Box<Explained<DrainProgress, DrainCauses>>),
     /// A node is short of memory, or something has happened about that.
     NodePressure(Box<NodePressure>),
+    /// What came of reading all files again (native encoding only).
+    Reloaded(Box<Reloaded>),
     /// Part of what a controller that becomes master has to know (native encoding only).
     Snapshot(Box<Explained<Snapshot, RowCauses>>),
     /// A command for an instance failed after it was taken in (native encoding only).

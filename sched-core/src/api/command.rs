@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sched_model::{
-    AssignPublicIpFailure, Evacuate, Migrate, Query, ReadOutput, Restore, Topic,
+    AssignPublicIpFailure, Evacuate, Migrate, Query, ReadOutput, Reload, Restore, Topic,
     UnassignPublicIpFailure, Update,
 };
 
@@ -73,6 +73,8 @@ pub enum Command {
     Image(ImageCommand),
     /// Something about the versions of the cluster configuration, which are not the core's: it says who may ask.
     Configuration(ConfigurationCommand),
+    /// RELOAD.
+    Reload(Box<Reload>),
 }
 
 /// What is asked about the versions of the cluster configuration.
@@ -124,6 +126,7 @@ impl Command {
             Self::Image(ImageCommand::List) => CommandName::ListImages,
             Self::Configuration(ConfigurationCommand::Read) => CommandName::ReadConfiguration,
             Self::Configuration(ConfigurationCommand::Write) => CommandName::WriteConfiguration,
+            Self::Reload(_) => CommandName::Reload,
         }
     }
 

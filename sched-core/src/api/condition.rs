@@ -6,6 +6,7 @@ use core::net::SocketAddr;
 use sched_model::{Role, Uuid};
 
 use crate::api::explained::{DrainSummary, NamedInstance};
+use crate::api::ids::SessionId;
 use crate::api::text::ShortText;
 use crate::api::unread::NamedNode;
 
@@ -76,8 +77,21 @@ pub enum Unwell {
     },
     /// The same of a certificate file of the scheduler's own.
     OwnCertificate(Box<str>, i64),
+    /// Files that were to be read again are not in force, for this mistake.
+    ReloadRefused(Box<str>),
     /// So many more of this kind are not named.
     More(&'static str, usize),
+}
+
+/// A certificate that ends soon, or has.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EndingCertificate {
+    /// The session of its peer; `None` where it is the scheduler's own.
+    pub session: Option<SessionId>,
+    /// When it ends, seconds of Unix time.
+    pub ends_at_s: i64,
+    /// The same as a condition, which has how many seconds are left.
+    pub what: Unwell,
 }
 
 impl Unwell {
@@ -102,6 +116,7 @@ impl Unwell {
             Self::InstanceFails(..) => "instance_fails",
             Self::Set { .. } => "set_crashed",
             Self::PeerCertificate { .. } | Self::OwnCertificate(..) => "certificate",
+            Self::ReloadRefused(_) => "reload_refused",
             Self::More(kind, _) => kind,
         }
     }

@@ -1,8 +1,8 @@
 //! The core's settings, each with its default and the reason for it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use sched_model::Uuid;
+use sched_model::{ReloadState, Reloaded, Uuid};
 
 use crate::api::known_node::KnownNode;
 use crate::api::record::Restored;
@@ -67,6 +67,26 @@ pub struct About {
     pub version: String,
     /// The certificates it uses: the name of each file, and when it ends, seconds of Unix time.
     pub certificates: Vec<(String, i64)>,
+    /// Since when files that were to be read again are not in force, and the mistake in them.
+    pub reload_refused: Option<(Instant, Box<str>)>,
+}
+
+impl About {
+    /// Files were read again. A mistake in them is said until they are read without one.
+    pub(crate) fn reloaded(
+        &mut self,
+        now: Instant,
+        news: &Reloaded,
+        certificates: Option<Vec<(String, i64)>>,
+    ) {
+        if let Some(certificates) = certificates {
+            self.certificates = certificates;
+        }
+        self.reload_refused = match news.state {
+            ReloadState::Taken => None,
+            _ => Some((now, news.reason.as_str().into())),
+        };
+    }
 }
 
 /// Settings of the core.

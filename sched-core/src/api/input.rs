@@ -4,7 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sched_model::{Role, StartFailureReason, Uuid};
+use sched_model::{Reloaded, Role, StartFailureReason, Uuid};
 
 use crate::api::action::Message;
 use crate::api::command::Command;
@@ -93,6 +93,13 @@ pub enum Input {
     Committed(Ticket),
     /// The disk takes writes no longer, or again.
     Disk(DiskState),
+    /// All files were read again.
+    Reloaded {
+        /// What came of it.
+        news: Box<Reloaded>,
+        /// The certificates in use from now on, as in [`About`](crate::About); `None` where they stay.
+        certificates: Option<Vec<(String, i64)>>,
+    },
     /// The scheduler is about to leave: what waits here will not be placed any more.
     Leaving,
     /// Time passed: handed in when [`crate::Scheduler::poll_timeout`] says so.

@@ -99,6 +99,7 @@ impl Scheduler {
             Command::ReadOutput(read) => self.read_output(now, id, *read),
             Command::Image(_) => self.act(Action::image(id, parcel)),
             Command::Configuration(_) => self.act(Action::configuration(id, parcel)),
+            Command::Reload(reload) => self.act(Action::reload(id, reload)),
         }
     }
 

@@ -120,7 +120,8 @@ pub fn needs_master(command: CommandName) -> bool {
     !touches_no_instance(command)
 }
 
-/// Whether it does nothing to any instance, because it only reads or is about images. The original has no such commands.
+/// Whether it does nothing to any instance, because it only reads, or is about images or the scheduler's files. The original
+/// has no such commands.
 fn touches_no_instance(command: CommandName) -> bool {
     matches!(
         command,
@@ -132,6 +133,7 @@ fn touches_no_instance(command: CommandName) -> bool {
             | CommandName::DeleteImage
             | CommandName::ListImages
             | CommandName::ReadConfiguration
+            | CommandName::Reload
     )
 }
 

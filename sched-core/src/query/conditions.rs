@@ -11,7 +11,7 @@ use sched_model::{SetMember, StoreState, Uuid};
 
 use crate::Scheduler;
 use crate::api::cause::Cause;
-use crate::api::condition::{Condition, Unwell};
+use crate::api::condition::{Condition, EndingCertificate, Unwell};
 use crate::api::explained::NamedInstance;
 use crate::api::ids::InstanceId;
 use crate::api::input::Backlog;
@@ -92,6 +92,16 @@ impl Scheduler {
     }
 }
 
+/// Each certificate that ends within a month, or has: the scheduler's own, then those of peers that are connected, with
+/// their sessions. O(sessions).
+#[must_use]
+pub fn ending_certificates(scheduler: &Scheduler, now: Instant) -> Vec<EndingCertificate> {
+    let mut ending = Vec::new();
+    let sight = scheduler.sight();
+    sight.ending_certificates(now, |it| ending.push(it));
+    ending
+}
+
 impl Sight<'_> {
     /// The same.
     pub(super) fn conditions(&self, now: Instant) -> Vec<Condition> {
@@ -108,6 +118,10 @@ impl Sight<'_> {
         self.instance_conditions(now, &mut list);
         self.set_conditions(now, &mut list);
         self.certificate_conditions(now, &mut list);
+        if let Some((since, why)) = &self.config.about.reload_refused {
+            let for_s = now.saturating_duration_since(*since).as_secs();
+            list.add(Unwell::ReloadRefused(why.clone()), Some(for_s));
+        }
         list.finish()
     }
 
@@ -305,16 +319,26 @@ impl Sight<'_> {
         }
     }
 
-    /// Certificates that end soon, or have: the scheduler's own, then those of peers that are connected.
+    /// Certificates that end soon, or have.
     fn certificate_conditions(&self, now: Instant, list: &mut List) {
+        self.ending_certificates(now, |it| list.add(it.what, None));
+    }
+
+    /// Certificates that end within [`CERTIFICATE_SOON_S`], or have: the scheduler's own, then those of peers that are
+    /// connected, each with its session.
+    fn ending_certificates(&self, now: Instant, mut found: impl FnMut(EndingCertificate)) {
         let now_s = i64::try_from(self.clock.unix_ms(now) / 1000).unwrap_or(i64::MAX);
         for (file, ends_at_s) in &self.config.about.certificates {
             let left_s = ends_at_s.saturating_sub(now_s);
             if left_s < CERTIFICATE_SOON_S {
-                list.add(Unwell::OwnCertificate(file.as_str().into(), left_s), None);
+                found(EndingCertificate {
+                    session: None,
+                    ends_at_s: *ends_at_s,
+                    what: Unwell::OwnCertificate(file.as_str().into(), left_s),
+                });
             }
         }
-        for session in self.peers.sessions() {
+        for (id, session) in self.peers.sessions() {
             let Some(ends_at_s) = session.certificate_ends_s() else {
                 continue;
             };
@@ -327,7 +351,11 @@ impl Sight<'_> {
                     hostname: node.map_or("", |node| node.hostname()).into(),
                     left_s,
                 };
-                list.add(what, None);
+                found(EndingCertificate {
+                    session: Some(id),
+                    ends_at_s,
+                    what,
+                });
             }
         }
     }

@@ -165,6 +165,9 @@ impl Sight<'_> {
                 }
             },
             address: address_text(node.address()),
+            certificate_ends_at_s: node
+                .session()
+                .and_then(|id| self.peers.session(id).certificate_ends_s()),
         }
     }
 }

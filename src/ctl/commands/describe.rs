@@ -12,6 +12,7 @@
 //!   status         READY
 //! ```
 
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use proto_frames::payload::{InstanceView, NodeView, PlacementState, QueryKind, ReadOutput};
 use serde_json::{Value, json};
@@ -27,7 +28,7 @@ use crate::ctl::neutral::Neutral;
 use crate::ctl::resolve::ResolveError;
 use crate::ctl::status::exit_of;
 use crate::ctl::table::{Row, Style, grid, table};
-use crate::ctl::units::{UNKNOWN, count, mebibytes, megabytes, span, span_of_ms};
+use crate::ctl::units::{UNKNOWN, count, end_of, mebibytes, megabytes, span, span_of_ms};
 use crate::printable::Printable;
 
 /// Last lines of an instance's output that are shown.
@@ -79,7 +80,7 @@ async fn describe_node(context: &mut Context<'_>, name: &str) -> Result<Exit, Co
         context.out.document(&document)?;
         return Ok(Exit::Done);
     }
-    for (title, facts) in node_sections(&view) {
+    for (title, facts) in node_sections(&view, Timestamp::now().as_second()) {
         section(context, title, &facts)?;
     }
     let rows = table(&instances, Style::with_headers(context.out.width()));
@@ -93,7 +94,7 @@ async fn describe_node(context: &mut Context<'_>, name: &str) -> Result<Exit, Co
 
 /// Pure. Memory is in MiB and disk in units of 10⁶ bytes, as [`NodeView`] has them; a lost node has `lost for` instead
 /// of `connected for`.
-fn node_sections(view: &NodeView) -> Vec<(&'static str, Facts)> {
+fn node_sections(view: &NodeView, now_s: i64) -> Vec<(&'static str, Facts)> {
     let of = |free: String, total: String| format!("{free} free of {total}");
     // Lines that would be empty are left out by `section`.
     let status = vec![
@@ -116,6 +117,12 @@ fn node_sections(view: &NodeView) -> Vec<(&'static str, Facts)> {
                 .unwrap_or_default(),
         ),
         ("address", view.address.clone()),
+        (
+            "certificate",
+            view.certificate_ends_at_s
+                .map(|at| end_of(at.saturating_sub(now_s)))
+                .unwrap_or_default(),
+        ),
         ("lease", view.lease_ms.map(span_of_ms).unwrap_or_default()),
         ("failures", view.failures.clone()),
         ("can", view.capabilities.join(", ")),

@@ -60,6 +60,7 @@ impl TopicArg {
             Self::Failures => Topic::Failures,
             Self::Stats => Topic::Stats,
             Self::Placements => Topic::Placements,
+            Self::Scheduler => Topic::Scheduler,
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use proto_frames::payload::{
     CommandFailure, DrainProgress, DrainState, InstanceQueued, InstanceStateEvent, NodePressure,
-    PressureState, UnmovableInstance,
+    PressureState, ReloadState, Reloaded, UnmovableInstance,
 };
 use serde_json::{Value, json};
 
@@ -174,6 +174,26 @@ pub(super) fn pressure_json(event: &NodePressure) -> Value {
     json!({
         "event": "node_pressure", "node_uuid": event.node_uuid, "hostname": event.hostname,
         "state": event.state.as_str(), "detail": event.detail, "instance_uuid": event.instance_uuid,
+    })
+}
+
+/// What came of reading files again.
+#[must_use]
+pub fn reloaded(event: &Reloaded) -> String {
+    match &event.state {
+        ReloadState::Taken => "scheduler has read its files again".to_owned(),
+        state => format!(
+            "scheduler has {state} what is in its files, and goes on as before{}",
+            because(&event.reason)
+        ),
+    }
+}
+
+/// `line` is null where the mistake is in no line.
+pub fn reloaded_json(event: &Reloaded) -> Value {
+    json!({
+        "event": "reloaded", "state": event.state.as_str(), "by": event.by, "file": event.file,
+        "line": event.line, "reason": event.reason,
     })
 }
 

@@ -75,6 +75,7 @@ impl Event {
             Self::CommandFailure(e) => command_failure(e, hosts),
             Self::Drain(e) => format!("{} {}", node(&e.node_uuid, hosts), drain(e)),
             Self::Pressure(e) => format!("{} {}", node(&e.node_uuid, hosts), pressure(e)),
+            Self::Reloaded(e) => lifecycle::reloaded(e),
             Self::DeleteFailure(e) => {
                 format!(
                     "instance {} not deleted on {}: {}",
@@ -144,6 +145,7 @@ impl Event {
             Self::CommandFailure(e) => lifecycle::command_failure_json(e),
             Self::Drain(e) => lifecycle::drain_json(e),
             Self::Pressure(e) => lifecycle::pressure_json(e),
+            Self::Reloaded(e) => lifecycle::reloaded_json(e),
             Self::DeleteFailure(e) => json!({
                 "event": "delete_failure", "instance_uuid": e.instance_uuid, "node_uuid": e.node_uuid,
                 "reason": e.reason.as_str(),

@@ -269,6 +269,7 @@ fn controllers_show_their_role() {
         uuid: "c".into(),
         standing: ControllerRole::Master,
         connected_s: 1,
+        certificate_ends_at_s: None,
     };
     assert_eq!(
         document(&[controller]).to_string(),

@@ -1,6 +1,6 @@
 //! Why TLS cannot be set up from the files given.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustls::CertificateError;
 
@@ -117,4 +117,26 @@ pub enum TlsError {
 /// `, line 7`, where it is known.
 fn at_line(line: Option<usize>) -> String {
     line.map_or_else(String::new, |line| format!(", line {line}"))
+}
+
+impl TlsError {
+    /// The file at fault, and the line of the mistake, from 1, where there is one.
+    #[must_use]
+    pub fn place(&self) -> (Option<&Path>, Option<usize>) {
+        let (path, line) = match self {
+            Self::Pem { path, source } => (path, source.line()),
+            Self::Crl { path, line, .. } => (path, *line),
+            Self::Unreadable { path, .. }
+            | Self::Exposed { path, .. }
+            | Self::Identity { path, .. }
+            | Self::UnusableKey { path, .. }
+            | Self::KeyMismatch { path }
+            | Self::Expired { path, .. }
+            | Self::NotYetValid { path, .. }
+            | Self::NotACa { path }
+            | Self::NotSignedByCa { path, .. } => (path, None),
+            Self::Config(_) => return (None, None),
+        };
+        (Some(path), line)
+    }
 }

@@ -68,6 +68,20 @@ pub enum PemError {
     },
 }
 
+impl PemError {
+    /// The line that it is about, from 1; `None` where it is about the whole text.
+    #[must_use]
+    pub fn line(&self) -> Option<usize> {
+        match self {
+            Self::LineEnds { line, .. }
+            | Self::Damaged { line, .. }
+            | Self::Encrypted { line, .. }
+            | Self::Other { line, .. } => Some(*line),
+            _ => None,
+        }
+    }
+}
+
 /// Labels that begin a certificate.
 const CERTIFICATE: [&str; 1] = ["CERTIFICATE"];
 

@@ -2,6 +2,7 @@
 //! otherwise. Reading and taking are two steps, so that it can be checked together with whatever else is read again.
 
 use std::io;
+use std::path::Path;
 
 use bytes::Bytes;
 use proto_frames::payload::ConfigurationSource;
@@ -63,10 +64,21 @@ pub(in crate::server) struct NewFile {
     payload: Bytes,
 }
 
+impl FileRefused {
+    /// Where the file is, and the line of the mistake, from 1, where there is one.
+    pub(in crate::server) fn place(&self) -> (Option<&Path>, Option<usize>) {
+        let (uri, line) = match self {
+            Self::Mistake { uri, mistake } => (uri, mistake.position.map(|at| at.line)),
+            Self::Unreadable { uri, .. } | Self::Newer { uri, .. } => (uri, None),
+            Self::Write { path, .. } => (path, None),
+        };
+        (Some(Path::new(uri)), line)
+    }
+}
+
 /// Whether the file is taken over a newer version that was set by command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::server) enum Force {
-    #[cfg_attr(not(test), expect(dead_code, reason = "for `ciaoctl reload --force`"))]
     Yes,
     No,
 }

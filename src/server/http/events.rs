@@ -48,7 +48,7 @@ use sched_core::{Command, Input, SessionId};
 
 /// The topics that can be followed. STATS are not among them: each node sends one every few seconds, which would push
 /// all else out of the ring, and `/v1/nodes` has what they say.
-pub(super) const TOPICS: &[&str] = &["nodes", "instances", "failures", "placements"];
+pub(super) const TOPICS: &[&str] = &["nodes", "instances", "failures", "placements", "scheduler"];
 
 /// The command with which the door's session subscribes to all [`TOPICS`]. It is made as a value: there is no frame,
 /// and the parcel, which is never sent on, is empty.

@@ -3,13 +3,15 @@
 //! Nothing is counted here. Each scrape gathers: counters from where they are kept, sums over nodes and the queue in
 //! steps between which others get the core's lock. So scrapes cost nothing in between, and one of a large cluster takes
 //! more steps but holds up no one. No label names an instance, a tenant or a node, so that there are as many series
-//! with a hundred thousand nodes as with ten.
+//! with a hundred thousand nodes as with ten; but for certificates of peers that end soon, of which the first
+//! [`MAX_PEER_CERTIFICATES`] are named.
 //!
 //! Names and meanings of the metrics are in `encode`; the `process_*` ones are read in [`process`].
 
 mod encode;
 mod process;
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use axum::http::StatusCode;
@@ -21,10 +23,15 @@ use self::encode::Gathered;
 use super::call::{Answer, Call, text_response};
 use super::problem::Problem;
 use super::serve::App;
-use sched_core::{QueueTotals, QueueTotalsCursor};
+use crate::server::expiry;
+use sched_core::{QueueTotals, QueueTotalsCursor, Unwell, ending_certificates};
 
 /// The OpenMetrics text format, version 1.0.0. It is sent whatever the request accepts.
 pub(super) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Certificates of peers with a series of their own, those that end first: enough to see whose is next, and few where a
+/// whole cluster's end on one day.
+const MAX_PEER_CERTIFICATES: usize = 100;
 
 /// `GET /metrics`. A registry is made for each scrape, because what is registered is the numbers of this moment.
 ///
@@ -65,6 +72,19 @@ impl App {
                 scheduler.store(now),
             )
         });
+        let mut ending = self.hub.read_now(ending_certificates);
+        let endings = expiry::counts(&ending);
+        // The first to end.
+        ending.sort_by_key(|it| it.ends_at_s);
+        let of_peers = ending.iter().filter_map(|it| match &it.what {
+            Unwell::PeerCertificate { uuid, .. } => Some((uuid.to_string(), it.ends_at_s)),
+            _ => None,
+        });
+        let mut peer_certificates: Vec<(String, i64)> =
+            of_peers.take(MAX_PEER_CERTIFICATES).collect();
+        // A peer with several sessions is one series, with the certificate that ends first.
+        let mut seen = HashSet::new();
+        peer_certificates.retain(|(uuid, _)| seen.insert(uuid.clone()));
         let (queued_bytes, stalled) = self.hub.queue_totals();
         Gathered {
             totals,
@@ -78,6 +98,8 @@ impl App {
             placements: self.hub.placements.read(),
             commits: self.hub.commits(),
             handshakes: self.hub.handshakes(),
+            endings,
+            peer_certificates,
             reloads: self.hub.reloads.counts(),
             reloaded_at_s: self.hub.reloads.last_taken_s(),
             certificates: self.credentials.now().certificates.clone(),

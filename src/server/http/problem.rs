@@ -14,6 +14,7 @@ use std::fmt::Display;
 use axum::body::Body;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use proto_frames::payload::Reloaded;
 use proto_frames::payload::cut::{cut, shorten};
 use proto_frames::payload::{
     CommandFailure, CommandFailureReason, DeleteFailure, DeleteFailureReason, PayloadError,
@@ -299,6 +300,16 @@ impl From<&StartFailure> for Problem {
 }
 
 /// A DELETE that failed. The message has no sentence, so one is made here.
+impl From<&Reloaded> for Problem {
+    /// Files cannot be used: 422, with the file and the line of the mistake.
+    fn from(news: &Reloaded) -> Self {
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        let problem = Self::new(status, "reload_refused", &news.reason);
+        let help = "mend that and ask again; until then all is as it was before";
+        problem.with_help(help).with(news)
+    }
+}
+
 impl From<&DeleteFailure> for Problem {
     fn from(failure: &DeleteFailure) -> Self {
         let status = match failure.reason {

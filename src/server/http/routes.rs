@@ -14,7 +14,9 @@ use proto_frames::payload::{
 use sched_model::value::{Field, Record};
 
 use super::call::{Answer, Call};
-use super::{commands, events, images, metrics, openapi, output, probes, read, starts, status};
+use super::{
+    commands, events, images, metrics, openapi, output, probes, read, reload, starts, status,
+};
 use params::{
     AFTER, ALTERNATES, COUNT, ENDED, FIELDS, FOLLOW, FORGET, LIMIT, LIST, MATCH, READ, SELECTOR,
     STRICT, TENANT, UNTIL, VERBOSE, WAIT, WAIT_FOR_END,
@@ -414,6 +416,13 @@ pub(super) static ROUTES: &[Route] = &[
         &[],
         (None, IMAGE),
         handler!(images::delete),
+    ),
+    command(
+        ("POST", "/v1/reload"),
+        "Reads certificates and all other files again, and puts them in force; at a mistake in one all stays as it was.",
+        &[],
+        (None, Content::Object),
+        handler!(reload::reload),
     ),
     // For machines: Prometheus, and supervisors.
     get(

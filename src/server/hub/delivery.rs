@@ -120,6 +120,7 @@ impl Hub {
                     self.ask_configuration(batch, session, parcel);
                 }
                 Action::Configured { session, payload } => self.configured(session, payload),
+                Action::Reload { session, reload } => self.ask_reload(batch, session, &reload),
                 Action::RememberNodes => self.nodes_changed.notify_one(),
                 Action::Refuse { session, why } => {
                     self.refuse(batch, session, why);

@@ -1,4 +1,5 @@
-//! What the store of images is asked, on its way there, and its answers on their way to peers.
+//! What the store of images is asked, on its way there, and its answers on their way to peers; and who asks for a reload,
+//! which is answered on the same way.
 //!
 //! Requests for images (READ_IMAGE, WRITE_IMAGE and the like) are permitted by the core and carried out here, beside
 //! it: the core never sees their contents. The store of images has a thread of its own; answers do not pass through the
@@ -9,10 +10,12 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use proto_frames::Frame;
+use proto_frames::payload::Reload;
 use tracing::error;
 
 use super::{Hub, InputBatch};
 use crate::server::images::{self, Opened};
+use crate::server::reload;
 use crate::server::wire;
 use sched_core::{Message, Parcel, SessionId};
 
@@ -46,6 +49,24 @@ impl Hub {
         };
         if let Some(refused) = refused
             && let Some(writer) = self.queue_behind(session, refused)
+        {
+            batch.wakers.push(writer);
+        }
+    }
+
+    /// Has all files read again, as a peer asks. Under the scheduler's lock: nothing waits. Only that too many ask is
+    /// queued here.
+    pub(super) fn ask_reload(
+        &self,
+        batch: &mut InputBatch<'_>,
+        session: SessionId,
+        asked: &Reload,
+    ) {
+        if !self.reloads.ask_for(session, asked)
+            && let Some(writer) = self.queue_behind(
+                session,
+                reload::frame(self.uuid, asked.id, reload::too_many()),
+            )
         {
             batch.wakers.push(writer);
         }

@@ -47,6 +47,16 @@ pub enum TokensError {
     Sign(usize),
 }
 
+impl TokensError {
+    /// The line of the mistake, from 1, where there is one.
+    pub(in crate::server) fn line(&self) -> Option<usize> {
+        match self {
+            Self::Sign(line) => Some(*line),
+            _ => None,
+        }
+    }
+}
+
 /// SHA-256 of each token, in the order of the file. Its debug form shows how many there are.
 pub(in crate::server) struct Digests(Vec<[u8; SHA256_OUTPUT_LEN]>);
 

@@ -19,6 +19,7 @@ pub(in crate::server) fn worded(condition: &Condition, store: &StoreView) -> Con
     let (subject, name) = subject(&condition.what);
     ConditionView {
         kind: condition.what.kind().to_owned(),
+        severity: severity(&condition.what).to_owned(),
         subject,
         name,
         what,
@@ -26,6 +27,20 @@ pub(in crate::server) fn worded(condition: &Condition, store: &StoreView) -> Con
             .for_s
             .map(|for_s| i64::try_from(for_s).unwrap_or(i64::MAX)),
         advice,
+    }
+}
+
+/// How bad it is, where that is graded: a certificate that has ended is an error, one that will is a warning.
+fn severity(what: &Unwell) -> &'static str {
+    match what {
+        Unwell::PeerCertificate { left_s, .. } | Unwell::OwnCertificate(_, left_s) => {
+            match left_s {
+                ..=0 => "error",
+                _ => "warning",
+            }
+        }
+        Unwell::ReloadRefused(_) => "error",
+        _ => "",
     }
 }
 
@@ -51,7 +66,13 @@ fn subject(what: &Unwell) -> (String, String) {
         Unwell::Set { name, .. } => (name.to_string(), String::new()),
         Unwell::PeerCertificate { uuid, hostname, .. } => (uuid.to_string(), hostname.to_string()),
         Unwell::OwnCertificate(file, _) => (file.to_string(), String::new()),
+        Unwell::ReloadRefused(_) => (String::new(), String::new()),
     }
+}
+
+/// The same of a certificate that ends, or has.
+pub(in crate::server) fn certificate(what: &Unwell) -> (String, String) {
+    words(what, &StoreView::default())
 }
 
 /// What is not well, and what to do.
@@ -166,14 +187,18 @@ fn words(what: &Unwell, store: &StoreView) -> (String, String) {
             };
             (
                 format!("the certificate of {of} {}", ends(*left_s)),
-                "make another with `ciao-cert -renew` and start the program again: no new connection is accepted with it \
-                 once it has ended"
+                "make another with `ciao-cert -renew`: this project's programs read it at their next connection, and no new \
+                 connection is accepted with the old one once it has ended"
                     .to_owned(),
             )
         }
         Unwell::OwnCertificate(file, left_s) => (
             format!("the certificate {file} of the scheduler {}", ends(*left_s)),
-            "make another with `ciao-cert -renew` and start the scheduler again".to_owned(),
+            "make another with `ciao-cert -renew`, and have it read with `ciaoctl reload`".to_owned(),
+        ),
+        Unwell::ReloadRefused(why) => (
+            format!("files that changed are not in force: {why}"),
+            "mend that, and run `ciaoctl reload`; until then all is as it was before".to_owned(),
         ),
         Unwell::More(kind, count) => (
             format!("and {count} more of this kind ({kind})"),

@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use proto_frames::payload::{
     AssignPublicIp, AttachVolume, Configuration, Delete, Payload, PayloadError, Query, ReadOutput,
-    RefreshCnci, ReleasePublicIp, Watch, identifier::make_usual, output::MAX_TAIL_LINES,
+    RefreshCnci, ReleasePublicIp, Reload, Watch, identifier::make_usual, output::MAX_TAIL_LINES,
 };
 
 use super::inputs::Unusable;
@@ -67,6 +67,7 @@ pub(super) fn read(name: CommandName, payload: &Bytes) -> Read {
         // Likewise: read where the versions are.
         CommandName::ReadConfiguration => Ok(Command::Configuration(ConfigurationCommand::Read)),
         CommandName::WriteConfiguration => Ok(Command::Configuration(ConfigurationCommand::Write)),
+        CommandName::Reload => Ok(Command::Reload(Box::new(Reload::decode(payload)?))),
     }
 }
 

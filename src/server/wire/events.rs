@@ -30,6 +30,8 @@ pub(in crate::server) fn visit<V: EventVisitor>(message: &Message, visitor: V) -
         Message::NodeConnected(it) => visitor.event(Topic::Nodes, "node_connected", it),
         Message::NodeDisconnected(it) => visitor.event(Topic::Nodes, "node_disconnected", it),
         Message::DrainProgress(it) => visitor.event(Topic::Nodes, "drain_progress", &it.payload),
+        // What the scheduler does itself.
+        Message::Reloaded(it) => visitor.event(Topic::Scheduler, "reloaded", &**it),
         // Where STARTs went.
         Message::InstancePlaced(it) => visitor.event(Topic::Placements, "instance_placed", it),
         // What becomes of instances, as far as the core says it itself.

@@ -88,6 +88,7 @@ fn text_len(message: &Message) -> usize {
         | Message::UnassignPublicIpFailure(_)
         | Message::DrainProgress(_)
         | Message::NodePressure(_)
+        | Message::Reloaded(_)
         | Message::CommandFailure(_)
         | Message::LauncherCommand(_)
         | Message::EndsRecorded(_)
@@ -251,6 +252,7 @@ fn payload(message: &Message) -> (Kind, Bytes) {
         Message::InstanceState(event) => (Kind::INSTANCE_STATE, event.encode()),
         Message::DrainProgress(event) => (Kind::DRAIN_PROGRESS, event.encode()),
         Message::NodePressure(event) => (Kind::NODE_PRESSURE, event.encode()),
+        Message::Reloaded(event) => (Kind::RELOADED, event.encode()),
         Message::Snapshot(snapshot) => (Kind::SNAPSHOT, snapshot.encode()),
         Message::CommandFailure(failure) => (Kind::COMMAND_FAILURE, failure.encode()),
         Message::EndsRecorded(recorded) => (Kind::ENDS_RECORDED, recorded.encode()),

@@ -51,6 +51,10 @@ pub(super) struct Gathered {
     pub(super) handshakes: [(&'static str, u64); 4],
     /// File name and end of each certificate in use, seconds of Unix time.
     pub(super) certificates: Vec<(String, i64)>,
+    /// Certificates that end within a month or have ended, own ones and those of connected peers.
+    pub(super) endings: [(&'static str, f64); 4],
+    /// UUID and end of the certificates of connected peers that end within a month, seconds of Unix time.
+    pub(super) peer_certificates: Vec<(String, i64)>,
     /// Reloads that were taken, and such that changed nothing because of a mistake.
     pub(super) reloads: (u64, u64),
     /// When files were read and taken last, seconds of Unix time.
@@ -424,6 +428,18 @@ impl Gathered {
             .iter()
             .map(|(file, at)| (file.as_str(), *at as f64));
         out.gauges(expiry, "file", files)?;
+        let endings = (
+            "ciao_certificates_ending",
+            "Certificates in use that end soon or have ended, those of connected peers included",
+        );
+        out.gauges(endings, "ends", self.endings)?;
+        let of_peers = (
+            "ciao_peer_certificate_expiry_timestamp_seconds",
+            "When certificates of connected peers end that do within 30 days or have, Unix time",
+        );
+        let peers = self.peer_certificates.iter();
+        let peers = peers.map(|(uuid, at)| (uuid.as_str(), *at as f64));
+        out.gauges(of_peers, "uuid", peers)?;
         let reloads = ("ciao_reloads", "Times that files were read again");
         let (taken, refused) = self.reloads;
         out.counters(reloads, "outcome", [("taken", taken), ("refused", refused)])?;

@@ -45,8 +45,8 @@ export function node(id, close) {
     reading = true;
     stale = false;
     try {
-      const { node_uuid, hostname, status, roles, address, connected_s, lost_s, reported_s, lease_ms, failures, capabilities } = (await get(`/v1/nodes/${encodeURIComponent(id)}`)).node;
-      more = { node_uuid, hostname, status, roles, address, connected_s, lost_s, reported_s, lease_ms, failures, capabilities };
+      const { node_uuid, hostname, status, roles, address, connected_s, lost_s, reported_s, lease_ms, failures, capabilities, certificate_ends_at_s } = (await get(`/v1/nodes/${encodeURIComponent(id)}`)).node;
+      more = { node_uuid, hostname, status, roles, address, connected_s, lost_s, reported_s, lease_ms, failures, capabilities, certificate_ends_at_s };
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
       if (problem.status === 404) {
@@ -96,9 +96,15 @@ function parts(row, instances, drain) {
       ["Lost for", row.lost_s === undefined ? null : span(row.lost_s)],
       ["Last report", row.reported_s === undefined ? null : `${span(row.reported_s)} ago`],
       ["Lease", row.lease_ms === undefined ? null : span(row.lease_ms / 1000)],
+      ["Certificate", row.certificate_ends_at_s === undefined ? null : endOf(row.certificate_ends_at_s - Date.now() / 1000)],
       ["Failures", row.failures || null], ["Announces", row.capabilities?.join(", ") || null],
     ]))),
   ];
+}
+
+/** When a certificate ends that lasts so many seconds more, or that it has ended. */
+function endOf(left) {
+  return left > 0 ? `ends in ${span(left)}` : `ended ${span(-left)} ago`;
 }
 
 /** Pairs of a name and a text or an element; those without one are left out. */
