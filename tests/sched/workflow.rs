@@ -28,6 +28,7 @@ mod rare_orders;
 mod reading;
 mod remembered;
 mod settle;
+mod several_ends;
 mod suspending;
 mod unnamed_failures;
 mod updating;

@@ -19,6 +19,8 @@ pub(crate) enum Fact {
         is_unseen: bool,
         is_of_batch: bool,
     },
+    /// The scheduler took in a DELETE of a controller.
+    DeleteTaken { instance: u32 },
     /// The scheduler gave a START to this machine's launcher.
     Placed { instance: u32, machine: usize },
     /// A START has failed, as the scheduler says or passes on. `is_lost`: the machine it was given to last was out of

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use ciao_scheduler::server::sim_support;
-use proto_frames::payload::{PhaseName, Scheduling};
+use proto_frames::payload::{Delete, Payload as _, PhaseName, Scheduling};
 use proto_frames::{Encoding, Frame, Kind};
 use sched_core::{
     Action, ClusterConfiguration, Config, Departure, DiskState, Input, Notice, RecordKey,
@@ -109,7 +109,9 @@ impl World {
         match peer {
             Peer::Machine(machine) => self.see_report(machine, &told),
             Peer::Liar(liar) if !self.see_lie(liar, &told) => return,
-            Peer::Liar(_) | Peer::Controller(_) => {}
+            Peer::Liar(_) => {}
+            Peer::Controller(_) if kind == Kind::DELETE => self.see_delete(&told),
+            Peer::Controller(_) => {}
         }
         let before = self.facts.len();
         self.hand_in(input);
@@ -138,6 +140,13 @@ impl World {
             is_unseen,
             is_of_batch,
         })
+    }
+
+    fn see_delete(&mut self, frame: &Frame) {
+        let delete = Delete::decode(&frame.payload).expect("controllers write DELETE well");
+        if let Some(instance) = names::instance_of(&delete.instance_uuid) {
+            self.facts.push(Fact::DeleteTaken { instance });
+        }
     }
 
     /// Whether the scheduler has to know better than to start an instance that it may not see: it is managed, and if lost

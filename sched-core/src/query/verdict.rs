@@ -170,9 +170,13 @@ impl Sight<'_> {
         if let Some(number) = last.numbers().earlier_on(node.uuid()) {
             return Some(number);
         }
-        // Of plain instances, and of what was forgotten with a restart, only the times can tell.
+        // Of plain instances, and of what was forgotten with a restart, only the times can tell. A run that left neither a
+        // time nor an exit code did not come to a process as far as its launcher knows: it replaces none that did.
         let is_elsewhere = last.node().is_some_and(|other| other != node.uuid());
-        let is_before = end.at? < last.begun().or_else(|| last.reported_end())?;
+        let is_before = match end.at {
+            Some(at) => at < last.begun().or_else(|| last.reported_end())?,
+            None => end.exit_code.is_none() && last.exit_code().is_some(),
+        };
         (is_elsewhere && is_before).then_some(0)
     }
 

@@ -281,7 +281,12 @@ impl Scheduler {
         self.cluster.set_placement(instance, to);
         if how != Move::Shipped {
             self.transition(instance, LifecycleEvent::LeftForTarget, &Cause::LeftNode);
-            self.after_commit(instance, Next::Give);
+            if self.cluster.session(to).is_none() {
+                // What it left is free as well: it comes before those behind it in the order.
+                self.release_and_reschedule(to, instance, &Cause::NodeLostUntold);
+            } else {
+                self.after_commit(instance, Next::Give);
+            }
         } else {
             // It is the target's to list it now; if it never does, the instance is started again.
             let unconfirmed = Unconfirmed {

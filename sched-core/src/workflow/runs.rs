@@ -21,7 +21,7 @@ use crate::api::sent::CommandName;
 use crate::api::text::ShortText;
 use crate::cluster::ledger::Ended;
 use crate::instance::{History, HistoryEvent, Output, Run, RunNumbers, UnsentFailure};
-use crate::query::verdict::KnownEnd;
+use crate::query::verdict::{BeforeEnd, KnownEnd};
 
 /// By how much the end of an earlier run is put before that of the later one, where clocks contradict that: the unit in
 /// which clients are sent times.
@@ -95,10 +95,34 @@ impl Scheduler {
             let node = key.map(|key| self.cluster.uuid(key));
             let is_completed =
                 |run: &Run| node.is_some() && run.node() == node && run.is_without_number();
-            self.instances
+            let is_amended = self
+                .instances
                 .amend_last_run(instance, is_completed, set_end);
+            if let Some(key) = key
+                && !is_amended
+                && self.is_unseen_run(key, instance, end)
+            {
+                let unknown = BeforeEnd::new(before, None);
+                self.run_is_over(key, instance, unknown, &Cause::Deleted);
+                self.instances.amend_run(before, instance, set_end);
+            }
         }
         self.note_changed_runs();
+    }
+
+    /// Whether an end is that of a run of which nothing was heard: its START was carried out after the end of the latest run
+    /// on that node, and it was deleted before it was listed. What is deleted of a run that is over has the exit code
+    /// of that run.
+    fn is_unseen_run(&self, key: NodeKey, instance: &InstanceId, end: KnownEnd) -> bool {
+        let node = self.cluster.uuid(key);
+        let last = self.instances.last_run_of(instance);
+        let has_run_since = |run: &Run| {
+            let is_older = run.node() == Some(node) && run.end().is_some_and(|seq| seq < end.seq);
+            is_older && end.exit_code.is_some() && run.exit_code() != end.exit_code
+        };
+        !self.instances.contains(instance)
+            && self.cluster.entry(key, instance).is_none()
+            && last.is_some_and(has_run_since)
     }
 
     /// KeptRuns: of which runs that are over a node still has the output. If the list is complete, it replaces what was

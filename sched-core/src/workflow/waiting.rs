@@ -223,11 +223,12 @@ impl Scheduler {
     }
 
     /// Resumes the first that waits for that on a node whose room goes to no one else, or not all of it: what is
-    /// suspended has all but its vcpus there, and needs those alone, also where the node is cordoned, full or has a
-    /// fault. What keeps the first from being resumed keeps the others too; whether one was.
+    /// suspended has all but its vcpus there, and needs those alone, also where the node is cordoned, full, has a fault, or
+    /// has less than nothing left of its memory or disk. What keeps the first from being resumed keeps the others too;
+    /// whether one was.
     fn serve_suspended(&mut self, key: NodeKey, limit: Option<Rank>) -> bool {
         let node = self.cluster.node(key);
-        if node.takes_work() || node.session().is_none() || node.backlog() == Backlog::Stalled {
+        if node.session().is_none() || node.backlog() == Backlog::Stalled {
             return false;
         }
         let vcpus = self.cluster.free(key).vcpus;

@@ -18,7 +18,7 @@ use crate::support::world::{World, config, id, node_uuid, request, running};
 const COUNT: Uuid = Uuid::from_u128(0xc0);
 
 /// An end of an instance by itself.
-fn end(seq: u64, name: &str) -> EndReport {
+pub(super) fn end(seq: u64, name: &str) -> EndReport {
     EndReport {
         seq,
         instance: id(name),
@@ -47,7 +47,7 @@ fn failed(seq: u64, name: &str, reason: StartFailureReason) -> EndReport {
 
 impl World {
     /// STATS of a launcher that numbers ends and has seen so many STARTs.
-    fn ends(
+    pub(super) fn ends(
         &mut self,
         node: SessionId,
         seen: u64,
@@ -340,31 +340,6 @@ fn an_end_by_itself_while_its_node_was_lost_is_its_end() {
     world.ends(node, 0, vec![end(1, "a")], vec![]);
     assert_eq!(world.lives(operator).last().unwrap(), "a gone");
     assert_eq!(world.heard(controller), ["end 1"]);
-}
-
-#[test]
-fn of_two_ends_of_which_nothing_else_is_known_the_one_that_happened_later_is_the_outcome() {
-    let ago = |seconds, code, seq| EndReport {
-        ago: Some(Duration::from_secs(seconds)),
-        exit_code: Some(code),
-        ..end(seq, "a")
-    };
-    // As after a crash without a state directory: the one that happened first is told last, and the other way round.
-    for told in [
-        [(1, ago(10, 0, 1)), (2, ago(30, -15, 1))],
-        [(2, ago(30, -15, 1)), (1, ago(10, 0, 1))],
-    ] {
-        let mut world = World::new();
-        for (number, end) in told {
-            let node = world.silent_node(number);
-            world.ends(node, 0, vec![end], vec![]);
-        }
-        let ended = world.ended("a");
-        let outcome = ended.iter().find(|run| !run.earlier).unwrap();
-        assert_eq!(ended.len(), 2);
-        assert_eq!(outcome.node_uuid, node_uuid(1).to_string(), "{ended:?}");
-        assert_eq!(outcome.exit_code, Some(0));
-    }
 }
 
 #[test]

@@ -221,6 +221,15 @@ fn a_target_that_is_lost_while_its_node_stops_it_is_replaced() {
 }
 
 #[test]
+fn room_that_it_left_for_a_target_that_is_away_is_not_given_to_one_behind_it() {
+    let (mut world, controller, source, target) = World::with_moving();
+    world.start_as(controller, request("b", 1000).waiting(600));
+    world.cut(target);
+    world.has_stopped(source, "a");
+    assert_eq!(world.placements(), [("a".to_owned(), source)]);
+}
+
+#[test]
 fn without_a_target_left_an_instance_that_stops_is_placed_again() {
     let (mut world, _, source, target) = World::with_moving();
     world.cut(target);

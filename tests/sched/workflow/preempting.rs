@@ -2,13 +2,13 @@
 
 use proto_frames::Kind;
 use proto_frames::payload::{EvacuateMode, StartFailureReason};
-use sched_core::{Report, SessionId};
+use sched_core::{Capabilities, NodeExtras, Report, SessionId};
 
 use crate::support::preemption::{TOO_LONG, cpus, frozen, preempting, sized};
 use crate::support::requests::Asking;
 use crate::support::scenes::one_failure;
 use crate::support::words::resources;
-use crate::support::world::{World, running};
+use crate::support::world::{Size, World, report, running};
 
 #[test]
 fn without_the_policy_no_one_leaves() {
@@ -557,4 +557,26 @@ fn where_a_node_takes_no_work_what_is_suspended_there_is_resumed_once_its_vcpus_
     world.say(node, Report::Full);
     world.stopped(node, "high");
     assert_eq!(world.orders(node), ["resume low"]);
+}
+
+#[test]
+fn where_less_than_no_disk_is_left_what_is_suspended_there_is_resumed_once_its_vcpus_are_free() {
+    let (mut world, _, node) = World::preempted();
+    let mut overdrawn = report(Size {
+        cpus: 4,
+        ..Size::default()
+    });
+    overdrawn.disk_available_mb = -1;
+    overdrawn.extras = Some(Box::new(NodeExtras {
+        capabilities: Capabilities::SUSPEND,
+        ..NodeExtras::default()
+    }));
+    world.report(node, overdrawn);
+    world.look_away();
+    world.stopped(node, "high");
+    assert_eq!(
+        world.orders(node),
+        ["resume low"],
+        "it has its disk already"
+    );
 }

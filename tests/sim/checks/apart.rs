@@ -43,8 +43,10 @@ impl Check for Apart {
 
     fn after_step(&mut self, world: &World) -> Result<(), String> {
         for machine in &world.machines {
-            let running = |_, process: &Process| process.pace == Pace::Runs;
-            for (group, (max, members)) in self.members_on(machine, world, running) {
+            let running = |it: u32, process: &Process| {
+                process.pace == Pace::Runs && !self.excused.contains(&it)
+            };
+            for (group, (max, members)) in members_on(machine, world, running) {
                 if members.len() > max as usize {
                     let at = machine.number;
                     return Err(format!(
@@ -78,8 +80,8 @@ impl Check for Apart {
             };
             let is_first = highest.is_none_or(|highest| row.priority >= Some(highest));
             let has_vcpus = row.vcpus <= observer::free(node).vcpus;
-            // One that is suspended by command keeps its place.
-            let in_place = self.members_on(&world.machines[machine], world, |it, _| !gave_way(it));
+            // One that is suspended by command keeps its place, and so does one that is let off.
+            let in_place = members_on(&world.machines[machine], world, |it, _| !gave_way(it));
             let has_place = group_of(instance, world).is_none_or(|group| {
                 let members = in_place.get(&group.id);
                 members.is_none_or(|(_, members)| members.len() < group.max_in_place() as usize)
@@ -98,27 +100,23 @@ impl Check for Apart {
     }
 }
 
-impl Apart {
-    /// Members on a machine that are so and that are to be apart, by their group, with how many there may be: of several
-    /// that ask for different numbers, the most that any asks for.
-    fn members_on(
-        &self,
-        machine: &Machine,
-        world: &World,
-        are_so: impl Fn(u32, &Process) -> bool,
-    ) -> BTreeMap<String, (u32, Vec<u32>)> {
-        let mut all: BTreeMap<String, (u32, Vec<u32>)> = BTreeMap::new();
-        let members = machine.processes.iter();
-        let members = members.filter(|&(&it, process)| are_so(it, process));
-        for (&instance, _) in members.filter(|(it, _)| !self.excused.contains(it)) {
-            if let Some(group) = group_of(instance, world) {
-                let (max, members) = all.entry(group.id.clone()).or_default();
-                *max = (*max).max(group.max_in_place());
-                members.push(instance);
-            }
+/// Members on a machine that are so and that are to be apart, by their group, with how many there may be: of several that
+/// ask for different numbers, the most that any asks for.
+fn members_on(
+    machine: &Machine,
+    world: &World,
+    are_so: impl Fn(u32, &Process) -> bool,
+) -> BTreeMap<String, (u32, Vec<u32>)> {
+    let mut all: BTreeMap<String, (u32, Vec<u32>)> = BTreeMap::new();
+    let members = machine.processes.iter();
+    for (&instance, _) in members.filter(|&(&it, process)| are_so(it, process)) {
+        if let Some(group) = group_of(instance, world) {
+            let (max, members) = all.entry(group.id.clone()).or_default();
+            *max = (*max).max(group.max_in_place());
+            members.push(instance);
         }
-        all
     }
+    all
 }
 
 /// The group of an instance, if its members are to be apart on machines.

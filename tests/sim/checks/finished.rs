@@ -35,6 +35,9 @@ struct Book {
     goes_on: bool,
     /// Whether that came to its end without another process: a START failed, or it was deleted while it waited.
     has_failed: bool,
+    /// Whether it was deleted when the scheduler knew of its end already. Where that was a stop, it was to go on, which is said
+    /// once it is on disk: then "deleted" is what became of it.
+    is_deleted_later: bool,
     /// Whether its end was known when the scheduler last said that it is gone: a failure is told later, once it is on disk.
     is_gone_knowing: Option<bool>,
     /// Whether a START was taken in since its last process began.
@@ -85,6 +88,11 @@ impl Check for Finished {
                 book.goes_on = false;
                 book.has_failed = false;
                 book.is_sent_again = false;
+                book.is_deleted_later = false;
+            }
+            Fact::DeleteTaken { instance } => {
+                let book = self.book(instance);
+                book.is_deleted_later |= book.end.is_some_and(|end| end.is_known && !end.by_itself);
             }
             Fact::Ended {
                 instance,
@@ -163,6 +171,9 @@ impl Check for Finished {
                 }
                 () if book.has_failed => last.iter().all(|it| it.code.is_none()),
                 () if book.goes_on => true,
+                () if book.is_deleted_later => {
+                    last.iter().all(|it| it.code.is_none() || it.is_of(&end))
+                }
                 () if is_lied_about => came.iter().any(|it| it.is_of(&end)),
                 () => last.iter().all(|it| it.is_of(&end)),
             };

@@ -18,6 +18,9 @@ pub(super) struct Listed {
     managed: BTreeSet<u32>,
     /// Those that two machines may have.
     twice: BTreeSet<u32>,
+    /// Those with a START that was taken in and has not come to a machine or failed: the scheduler may hold it back while
+    /// nodes are expected, and place it when no one looks.
+    open: BTreeSet<u32>,
 }
 
 impl Check for Listed {
@@ -37,12 +40,17 @@ impl Check for Listed {
                 ..
             } => {
                 self.on.remove(instance);
+                self.open.insert(*instance);
                 if *is_unseen {
                     self.twice.insert(*instance);
                 }
             }
+            Fact::Placed { instance, .. } => {
+                self.open.remove(instance);
+            }
             Fact::Failed { instance, .. } | Fact::GivenUp { instance } => {
                 self.on.remove(instance);
+                self.open.remove(instance);
             }
             Fact::Turned { instance, .. } => {
                 self.on.remove(instance);
@@ -50,6 +58,7 @@ impl Check for Listed {
             }
             Fact::SchedulerStarted { restored } => {
                 self.on.clear();
+                self.open.clear();
                 self.managed = restored.iter().copied().collect();
             }
             Fact::Looked {
@@ -61,8 +70,9 @@ impl Check for Listed {
                 self.holds(rows, nodes, away)?;
                 let is_listed_twice =
                     |it: u32| rows.iter().filter(|row| row.instance == it).count() > 1;
-                self.twice
-                    .retain(|it| twice.contains(it) || is_listed_twice(*it));
+                self.twice.retain(|it| {
+                    twice.contains(it) || self.open.contains(it) || is_listed_twice(*it)
+                });
             }
             _ => {}
         }

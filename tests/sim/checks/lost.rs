@@ -17,6 +17,8 @@ use crate::world::World;
 pub(super) struct Lost {
     /// Instances that were listed, or told to wait, and of whose end no one has been told since.
     alive: BTreeSet<u32>,
+    /// Those that only have a node to go to, as far as was said, whatever else became of them since.
+    unconfirmed: BTreeSet<u32>,
     /// How the scheduler says that those are that it manages.
     states: BTreeMap<u32, PhaseName>,
     /// Those that a crash has forgotten; the next scheduler tells their ends.
@@ -74,20 +76,23 @@ impl Lost {
     fn enters(&mut self, instance: u32, state: &PhaseName) {
         if *state == PhaseName::Gone {
             self.states.remove(&instance);
+            self.unconfirmed.remove(&instance);
             self.alive.remove(&instance);
             return;
         }
         self.forgotten.remove(&instance);
-        let was_placing = self.states.insert(instance, state.clone()) == Some(PhaseName::Placing);
+        self.states.insert(instance, state.clone());
         // What only has a node to go to is in memory alone, and no one has been told of it; also where that node is lost
         // or it is deleted before its node has said that it has it.
-        let is_promised = match state {
-            PhaseName::Placing => false,
-            PhaseName::Stopping | PhaseName::Lost => !was_placing,
-            _ => true,
-        };
-        if is_promised {
-            self.alive.insert(instance);
+        match state {
+            PhaseName::Placing => {
+                self.unconfirmed.insert(instance);
+            }
+            PhaseName::Stopping | PhaseName::Lost if self.unconfirmed.contains(&instance) => {}
+            _ => {
+                self.unconfirmed.remove(&instance);
+                self.alive.insert(instance);
+            }
         }
     }
 
