@@ -154,6 +154,33 @@ fn modules_stand_beside_their_directories() {
     none("mod.rs files", &misplaced);
 }
 
+/// Also that of a module of tests: without the line that declares it, a file stands there and is not compiled.
+#[test]
+fn each_file_of_a_library_is_declared_as_a_module() {
+    let all = sources();
+    let declares = |parent: &str, name: &str| {
+        let text = all.iter().find(|(path, _)| path == parent).map(|it| &it.1);
+        let line = format!("mod {name};");
+        text.is_some_and(|text| text.lines().any(|it| it.trim_end().ends_with(&line)))
+    };
+    let is_declared = |path: &str| {
+        let (folder, name) = path.trim_end_matches(".rs").rsplit_once('/')?;
+        let is_root = ["lib", "main"].contains(&name) || folder.ends_with("src/bin");
+        let parents = [".rs", "/lib.rs", "/main.rs"].map(|it| format!("{folder}{it}"));
+        let is_named = || parents.iter().any(|parent| declares(parent, name));
+        // One of a program that only a feature builds is named by its path.
+        let has_path = |(_, text): &(String, String)| text.contains(&format!("\"{name}.rs\""));
+        Some(is_root || is_named() || all.iter().any(has_path))
+    };
+    let is_of_library = |path: &str| path.starts_with("src/") || path.contains("/src/");
+    let lost: Vec<String> = all
+        .iter()
+        .map(|(path, _)| path.clone())
+        .filter(|path| is_of_library(path) && is_declared(path) != Some(true))
+        .collect();
+    none("files that no module declares", &lost);
+}
+
 #[test]
 fn the_core_is_pure() {
     let mut impure = Vec::new();

@@ -36,6 +36,8 @@ mod numbering;
 mod outputs;
 mod past;
 
+#[cfg(test)]
+pub(crate) mod samples;
 mod size;
 mod state;
 mod table;

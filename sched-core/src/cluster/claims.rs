@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use sched_model::Uuid;
 
+use crate::Resources;
 use crate::api::action::{LauncherCommand, Message};
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::start::Demand;
@@ -94,6 +95,21 @@ impl Cluster {
         let mut ledger = self.ledger_mut(key);
         ledger.set_floor(instance, None);
         ledger.set_asked(instance, demand.base(), custom);
+    }
+
+    /// Places a managed instance on the node that lists it, with the amounts of its START where the launcher has reported
+    /// none.
+    pub(crate) fn take_up(&mut self, key: NodeKey, instance: &InstanceId, asked: Option<&Query>) {
+        self.set_placement(instance, key);
+        self.ledger_mut(key).set_managed(instance, true);
+        // An original launcher does not say what it asked for.
+        if let (Some(query), Some(entry)) = (asked, self.entry(key, instance))
+            && entry.asked() == Resources::ZERO
+        {
+            let custom = self.extras(query).custom;
+            let mut ledger = self.ledger_mut(key);
+            ledger.set_asked(instance, query.asked(), custom);
+        }
     }
 
     /// The claim of a managed instance for which its node was sent nothing yet.

@@ -4,7 +4,6 @@ use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::InstanceState;
-use crate::api::phase::EventKind;
 use crate::instance::{LifecycleEvent, Placing, State};
 
 impl Scheduler {
@@ -22,17 +21,13 @@ impl Scheduler {
                 if reported == InstanceState::Pending && pending_on.is_given() => {}
             // Also where its node was not sent the START: it was there, or being started, when its room was claimed.
             State::Placing(Placing { node, .. }) if node == key => {
-                if !self.may(instance, EventKind::Listed) {
+                let event = LifecycleEvent::Listed { node: key };
+                if !self.turn(instance, event, &Cause::Plain, |_| {}) {
                     return;
                 }
                 if let Some(managed) = self.instances.get_mut(instance) {
                     managed.note_running();
                 }
-                self.transition(
-                    instance,
-                    LifecycleEvent::Listed { node: key },
-                    &Cause::Plain,
-                );
                 self.wake_for_preemption(key);
                 if is_suspended {
                     self.suspension_reported(key, instance, true);

@@ -8,7 +8,6 @@ use crate::api::action::{Action, Message, Notice};
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, InstanceState};
-use crate::api::phase::EventKind;
 use crate::api::start::PlacedStart;
 use crate::cluster::ledger::{ClaimState, Entry, Suspension, Unconfirmed};
 use crate::cluster::node::Pool;
@@ -102,14 +101,19 @@ impl Scheduler {
     /// on disk: after a crash before that, it would be placed again and could run twice. Does nothing if its state does
     /// not allow it.
     pub(crate) fn claim_managed(&mut self, instance: &InstanceId, key: NodeKey, cause: &Cause) {
-        if !self.may(instance, EventKind::Claimed) || !self.claim_room(instance, key) {
+        let Some(query) = self.instances.query_of(instance) else {
             return;
+        };
+        let (event, now) = (LifecycleEvent::Claimed { node: key }, self.now);
+        let is_claimed = self.turn(instance, event, cause, |cluster| {
+            cluster.claim_as(&query, key, now);
+            cluster.set_placement(instance, key);
+            cluster.note_try(instance, key);
+        });
+        if is_claimed {
+            self.after_commit(instance, Next::Give);
+            self.count_placement(instance);
         }
-        self.cluster.set_placement(instance, key);
-        self.cluster.note_try(instance, key);
-        self.transition(instance, LifecycleEvent::Claimed { node: key }, cause);
-        self.after_commit(instance, Next::Give);
-        self.count_placement(instance);
     }
 
     /// Counts that an instance was given room, against those that wait before it (the rule against starvation, in
@@ -122,27 +126,17 @@ impl Scheduler {
         }
     }
 
-    /// Claims on a node what an instance asks for; its launcher is not sent anything yet. `false` if its START is not
-    /// known.
-    pub(crate) fn claim_room(&mut self, instance: &InstanceId, key: NodeKey) -> bool {
-        let Some(query) = self.instances.query_of(instance) else {
-            return false;
-        };
-        self.cluster.claim_as(&query, key, self.now);
-        true
-    }
-
-    /// Releases an instance's claim on a node that does not have it, or is not to have it, and looks for another node.
+    /// Releases an instance's claim on a node that does not have it, or is not to have it, and looks for another node;
+    /// whether it does.
     pub(crate) fn release_and_reschedule(
         &mut self,
         key: NodeKey,
         instance: &InstanceId,
         cause: &Cause,
-    ) {
-        if self.may(instance, EventKind::Sought) {
-            self.cluster.release(key, instance);
-            self.reschedule(instance, cause);
-        }
+    ) -> bool {
+        self.turn_to_seek(instance, cause, |cluster| {
+            cluster.release(key, instance);
+        })
     }
 
     /// Makes a plain instance a managed one, because a command is about it. Its START is not known: it can be

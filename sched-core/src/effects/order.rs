@@ -8,7 +8,7 @@ use crate::Scheduler;
 use crate::api::action::{LauncherCommand, Message};
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::phase::EventKind;
+use crate::cluster::Cluster;
 use crate::cluster::ledger::{Entry, Remains, Suspension};
 use crate::instance::{LifecycleEvent, SuspendedBy};
 
@@ -84,18 +84,15 @@ impl Scheduler {
         asker: Option<SessionId>,
         cause: &Cause,
     ) {
-        if !self.may(instance, EventKind::ResumeAsked) {
+        let due = self.now + COMMAND_TIME;
+        let event = LifecycleEvent::ResumeAsked { by, asker, due };
+        let claims = |cluster: &mut Cluster| {
+            let mut ledger = cluster.ledger_mut(key);
+            ledger.set_suspended(instance, Suspension::None);
+        };
+        if !self.turn(instance, event, cause, claims) {
             return;
         }
-        self.cluster
-            .ledger_mut(key)
-            .set_suspended(instance, Suspension::None);
-        let due = self.now + COMMAND_TIME;
-        self.transition(
-            instance,
-            LifecycleEvent::ResumeAsked { by, asker, due },
-            cause,
-        );
         let node = self.cluster.node(key);
         let resume = Resume {
             instance_uuid: instance.to_string(),

@@ -1,19 +1,19 @@
-//! Every event of a managed instance goes through [`Scheduler::transition`]: the table of instances makes the next
+//! Every event of a managed instance goes through [`Scheduler::turn`]: the table of instances makes the next
 //! state, which is added to the instance's history, noted for the disk, and sent to those who follow the instance. An
 //! event that the lifecycle does not have is refused and logged.
 //!
-//! The order matters in every workflow: first ask [`Scheduler::may`], then change claims and the queue, then make the
-//! transition. A refused event must leave claims, queue and instance as they were; the tests in `refused` compare all
-//! of them.
+//! An event is one step with what it changes about claims: either both happen, or the event is refused and claims, queue
+//! and instance are as they were. The tests in `refused` compare all of them, for every event in every phase.
 
 use sched_model::{PhaseName, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::Notice;
 use crate::api::cause::Cause;
-use crate::api::ids::{InstanceId, NodeKey};
+use crate::api::ids::InstanceId;
 use crate::api::phase::{EventKind, IllegalTransition};
 use crate::api::text::ShortText;
+use crate::cluster::Cluster;
 use crate::instance::{Awaits, Effects, HistoryEvent, LifecycleEvent, Placing, State};
 use crate::journal::Next;
 use crate::sight::Sight;
@@ -49,7 +49,7 @@ impl Scheduler {
             self.transition(&preemptor, event, &Cause::RoomFreed);
             self.after_commit(&preemptor, Next::Give);
         } else {
-            self.on(&preemptor, event);
+            self.turn_unseen(&preemptor, event, |_| {});
         }
     }
 
@@ -65,35 +65,90 @@ impl Scheduler {
     /// Has a node found for an instance that is on none, whose claims have been released before. All that one input
     /// sets free is placed at its end, in the order of the queue ([`Scheduler::place_collected`]).
     pub(crate) fn reschedule(&mut self, instance: &InstanceId, cause: &Cause) {
-        if self.on(instance, LifecycleEvent::Sought).is_some() {
+        self.turn_to_seek(instance, cause, |_| {});
+    }
+
+    /// The same together with what it changes about claims; whether it happened.
+    pub(crate) fn turn_to_seek(
+        &mut self,
+        instance: &InstanceId,
+        cause: &Cause,
+        claims: impl FnOnce(&mut Cluster),
+    ) -> bool {
+        let seeks = self.turn_unseen(instance, LifecycleEvent::Sought, claims);
+        if seeks {
             self.queue.add_to_collected(instance, cause);
         }
+        seeks
     }
 
-    /// Whether an event may happen to an instance now; where it may not, that is counted and logged as the defect it
-    /// is. A workflow that also changes claims or the queue asks this before it changes anything.
-    pub(crate) fn may(&mut self, instance: &InstanceId, event: EventKind) -> bool {
-        match self.instances.may(instance, event) {
-            Ok(()) => true,
-            Err(illegal) => {
-                self.note_illegal(illegal);
-                false
-            }
+    /// A transition together with what it changes about claims: the next state is found first, then the claims are changed,
+    /// then it is entered, with all that follows in every case ([`Scheduler::follow`]). `false`, with nothing changed, where
+    /// the event is refused or the instance is not managed.
+    pub(crate) fn turn(
+        &mut self,
+        instance: &InstanceId,
+        event: LifecycleEvent,
+        cause: &Cause,
+        claims: impl FnOnce(&mut Cluster),
+    ) -> bool {
+        let Some(next) = self.next(instance, event) else {
+            return false;
+        };
+        claims(&mut self.cluster);
+        if let Some(effects) = self.enter(instance, next) {
+            self.follow(instance, effects, cause);
         }
+        true
     }
 
-    /// Makes a transition without history, record or notification: for steps that no client sees, such as looking for a
-    /// node. `None` if the instance is not managed or the event was refused.
-    pub(crate) fn on(&mut self, instance: &InstanceId, event: LifecycleEvent) -> Option<Effects> {
-        let run = RunOf::event(event.kind());
-        match self.instances.on(instance, event) {
-            Ok(effects) => {
-                let node = effects.as_ref().and_then(|effects| effects.node);
-                if let (Some(run), Some(key)) = (run, node) {
-                    self.note_run_on(instance, key, run);
-                }
-                effects
-            }
+    /// The same without history, record or notification: for steps that no client sees.
+    pub(crate) fn turn_unseen(
+        &mut self,
+        instance: &InstanceId,
+        event: LifecycleEvent,
+        claims: impl FnOnce(&mut Cluster),
+    ) -> bool {
+        let Some(next) = self.next(instance, event) else {
+            return false;
+        };
+        claims(&mut self.cluster);
+        self.enter(instance, next);
+        true
+    }
+
+    /// The end of an instance together with what it changes about claims; whether it happened.
+    pub(crate) fn turn_to_end(
+        &mut self,
+        instance: &InstanceId,
+        cause: &Cause,
+        claims: impl FnOnce(&mut Cluster),
+    ) -> bool {
+        if let Err(illegal) = self.instances.may(instance, EventKind::Ended) {
+            self.note_illegal(illegal);
+            return false;
+        }
+        claims(&mut self.cluster);
+        self.end_managing(instance, cause);
+        true
+    }
+
+    /// A transition that changes no claims.
+    pub(crate) fn transition(
+        &mut self,
+        instance: &InstanceId,
+        event: LifecycleEvent,
+        cause: &Cause,
+    ) {
+        self.turn(instance, event, cause, |_| {});
+    }
+
+    /// The state that an event leads to, and the event's kind. `None` if the instance is not managed or the event is
+    /// refused, which is counted and logged as the defect it is.
+    fn next(&mut self, instance: &InstanceId, event: LifecycleEvent) -> Option<(State, EventKind)> {
+        let kind = event.kind();
+        match self.instances.next(instance, event) {
+            Ok(state) => state.map(|state| (state, kind)),
             Err(illegal) => {
                 self.note_illegal(illegal);
                 None
@@ -101,16 +156,22 @@ impl Scheduler {
         }
     }
 
-    /// Counts the runs of an instance, which has come to a node.
-    fn note_run_on(&mut self, instance: &InstanceId, key: NodeKey, run: RunOf) {
-        let node = self.cluster.uuid(key);
-        let Some(managed) = self.instances.get_mut(instance) else {
-            return;
-        };
-        match run {
-            RunOf::Begun => managed.note_run(node),
-            RunOf::Found => managed.note_found_on(node),
+    /// An instance enters the state that an event leads to; the runs on its node are counted.
+    fn enter(&mut self, instance: &InstanceId, next: (State, EventKind)) -> Option<Effects> {
+        let (state, kind) = next;
+        let effects = self.instances.enter(instance, state)?;
+        if let (Some(run), Some(key), Some(managed)) = (
+            RunOf::event(kind),
+            effects.node,
+            self.instances.get_mut(instance),
+        ) {
+            let node = self.cluster.uuid(key);
+            match run {
+                RunOf::Begun => managed.note_run(node),
+                RunOf::Found => managed.note_found_on(node),
+            }
         }
+        Some(effects)
     }
 
     /// Counts and logs a refused transition. It is a defect of the scheduler: no message of a peer may lead to one.
@@ -119,19 +180,11 @@ impl Scheduler {
         self.notice(Notice::IllegalTransition(illegal));
     }
 
-    /// Makes a transition with all that follows in every case: the instance leaves the queue unless its new state
+    /// What follows from a transition in every case: the instance leaves the queue unless its new state
     /// waits, the event is added to its history, its record is noted for the disk, drains learn where it is, and
     /// clients are notified. With a state directory, the event that it waits is sent only once that is on disk: a
     /// client that is sent it relies on the instance being started some day.
-    pub(crate) fn transition(
-        &mut self,
-        instance: &InstanceId,
-        event: LifecycleEvent,
-        cause: &Cause,
-    ) {
-        let Some(effects) = self.on(instance, event) else {
-            return;
-        };
+    fn follow(&mut self, instance: &InstanceId, effects: Effects, cause: &Cause) {
         let (what, key) = (effects.life_state, effects.node);
         if !effects.waits {
             self.leave_queue(instance);
@@ -236,3 +289,6 @@ impl RunOf {
         }
     }
 }
+
+#[cfg(test)]
+mod refused;

@@ -6,15 +6,24 @@ use crate::api::ids::{InstanceId, NodeKey};
 use crate::instance::{Awaits, Placing, State};
 
 impl Scheduler {
-    /// A victim was suspended, or was stopped and is on no node: for one that was stopped a node is looked for.
-    pub(crate) fn victim_is_away(&mut self, victim: &InstanceId, by: &InstanceId) {
-        let managed = self.instances.get_mut(victim);
-        if let Some(managed) = managed.filter(|managed| !managed.state().is_suspended()) {
+    /// A victim was stopped and has ended: another node is looked for, and its preemptor has its room; whether that could
+    /// be.
+    pub(crate) fn victim_has_ended(
+        &mut self,
+        key: NodeKey,
+        victim: &InstanceId,
+        by: &InstanceId,
+    ) -> bool {
+        let cause = &Cause::LeftFor(by.clone());
+        if !self.release_and_reschedule(key, victim, cause) {
+            return false;
+        }
+        if let Some(managed) = self.instances.get_mut(victim) {
             managed.note_ran();
             managed.forget_refusals();
-            self.reschedule(victim, &Cause::LeftFor(by.clone()));
         }
         self.note_out_of_the_way(victim);
+        true
     }
 
     /// A victim stays: it is spared for a while, and its preemptor looks for another node.

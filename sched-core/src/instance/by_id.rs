@@ -1,5 +1,7 @@
 //! What is asked or noted of an instance by its identifier, whether or not it is managed.
 
+use sched_model::LifecycleCommand;
+
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::start::{Demand, PlacedStart};
 use crate::instance::{DemandChange, Instances, Move, MoveRequest, RunNumbers, State};
@@ -10,9 +12,19 @@ impl Instances {
         Some(self.get(instance)?.state().clone())
     }
 
-    /// The session whose command is being carried out on an instance, if any.
-    pub(crate) fn asker_of(&self, instance: &InstanceId) -> Option<SessionId> {
-        self.get(instance)?.state().asker()
+    /// The SUSPEND, RESUME or UPDATE that is being carried out on an instance, and who sent it.
+    pub(crate) fn command_under_way(
+        &self,
+        instance: &InstanceId,
+    ) -> Option<(LifecycleCommand, Option<SessionId>)> {
+        let state = self.get(instance)?.state();
+        let command = match state {
+            State::Suspending { .. } => LifecycleCommand::Suspend,
+            State::Resuming { .. } => LifecycleCommand::Resume,
+            State::Updating { .. } => LifecycleCommand::Update,
+            _ => return None,
+        };
+        Some((command, state.asker()))
     }
 
     /// The update that is under way, and on which node; also while the instance is to be deleted there.

@@ -10,7 +10,6 @@ use std::time::Instant;
 use sched_model::{PhaseName, Uuid};
 
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::phase::EventKind;
 use crate::api::start::Demand;
 
 /// How far an instance is: each state is named for what it waits for, or for where it rests.
@@ -196,16 +195,6 @@ pub(crate) enum AfterStop {
     End(Option<Box<DemandChange>>),
     /// It is placed again: it was to move, and the target was lost.
     Again(Box<MoveRequest>),
-}
-
-impl AfterStop {
-    /// What happens to the instance once it was stopped.
-    pub(crate) fn event(&self) -> EventKind {
-        match self {
-            Self::Wait(_) | Self::Again(_) => EventKind::Sought,
-            Self::End(_) => EventKind::Ended,
-        }
-    }
 }
 
 /// An UPDATE of an instance's amounts that is under way on its node.

@@ -208,17 +208,16 @@ impl Instances {
         }
     }
 
-    /// Applies an event to an instance: the only way to change its state. Returns what follows for others, or `None` if
-    /// it is not managed. Logarithmic in the number of instances with a deadline.
+    /// The state that an event leads an instance to; `None` if it is not managed.
     ///
     /// # Errors
-    /// The lifecycle does not have the event in this phase; nothing has been changed.
-    pub(crate) fn on(
-        &mut self,
+    /// The lifecycle does not have the event in this phase.
+    pub(crate) fn next(
+        &self,
         instance: &InstanceId,
         event: LifecycleEvent,
-    ) -> Result<Option<Effects>, IllegalTransition> {
-        let Some(managed) = self.managed.get_mut(instance) else {
+    ) -> Result<Option<State>, IllegalTransition> {
+        let Some(managed) = self.get(instance) else {
             return Ok(None);
         };
         let (phase, kind) = (managed.state.phase(), event.kind());
@@ -227,7 +226,13 @@ impl Instances {
             phase,
             event: kind,
         };
-        let state = managed.state.on(event).ok_or_else(refused)?;
+        managed.state.on(event).map(Some).ok_or_else(refused)
+    }
+
+    /// An instance enters the state that [`Instances::next`] gave: the only way to change it. Returns what follows for
+    /// others, or `None` if it is not managed. Logarithmic in the number of instances with a deadline.
+    pub(crate) fn enter(&mut self, instance: &InstanceId, state: State) -> Option<Effects> {
+        let managed = self.managed.get_mut(instance)?;
         let effects = Effects::of(&managed.state, &state);
         let (from, to) = (Indexed::of(&managed.state), Indexed::of(&state));
         // The state first, then the indexes that follow from it.
@@ -236,7 +241,7 @@ impl Instances {
         managed.epoch = self.epochs;
         self.size.count(managed);
         self.indexes.move_in(instance, from, to);
-        Ok(Some(effects))
+        Some(effects)
     }
 
     /// No longer manages an instance. Its history, with this last event, becomes a run that is over. Does nothing if it

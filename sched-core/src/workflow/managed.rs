@@ -11,7 +11,6 @@ use sched_model::{OnNodeLoss, StartFailureReason};
 use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
-use crate::api::phase::EventKind;
 use crate::cluster::ledger::ClaimState;
 use crate::effects::admission::NewStart;
 use crate::instance::{Instance, LifecycleEvent, OnLoss, Placing, State, Terms};
@@ -101,18 +100,20 @@ impl Scheduler {
         let had_it = managed.runs().node();
         let node = self.cluster.node(key);
         if node.session().is_none() || had_it == Some(node.uuid()) && !node.has_listed() {
-            return self.release_and_reschedule(key, instance, &Cause::NodeLostUntold);
-        }
-        if !self.may(instance, EventKind::Given) {
+            self.release_and_reschedule(key, instance, &Cause::NodeLostUntold);
             return;
         }
         // From here on the START is unconfirmed until the node lists the instance or reports a failure.
-        let restart = start.request.restart;
-        let unconfirmed = self.cluster.number_start(key, start.sender, restart);
-        self.cluster.ledger_mut(key).give(instance, unconfirmed);
-        self.on(instance, LifecycleEvent::Given { node: key });
-        self.journal.note_instance(instance);
-        self.dispatch(key, start);
+        let event = LifecycleEvent::Given { node: key };
+        let (sender, restart) = (start.sender, start.request.restart);
+        let is_given = self.turn_unseen(instance, event, |cluster| {
+            let unconfirmed = cluster.number_start(key, sender, restart);
+            cluster.ledger_mut(key).give(instance, unconfirmed);
+        });
+        if is_given {
+            self.journal.note_instance(instance);
+            self.dispatch(key, start);
+        }
     }
 
     /// The time of its refusals is over: nodes that refused a waiting instance may be chosen again.

@@ -23,8 +23,8 @@ use crate::api::cause::Cause;
 use crate::api::command::Target;
 use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use crate::api::parcel::Parcel;
-use crate::api::phase::EventKind;
 use crate::api::sent::CommandName;
+use crate::cluster::Cluster;
 use crate::cluster::ledger::{Ended, Entry, EntryEnd, Remains};
 use crate::effects::order::COMMAND_TIME;
 use crate::instance::{
@@ -73,16 +73,14 @@ impl Scheduler {
 
     /// An instance that waits to be started again has ended by itself before: it is not started again.
     fn ended_before_next_run(&mut self, key: NodeKey, instance: &InstanceId) -> EndAudience {
-        if !self.may(instance, EventKind::Ended) {
-            return EndAudience::NoOne;
-        }
         let claimed = self.instances.get(instance).and_then(Instance::node);
-        if let Some(claimed) = claimed.filter(|claimed| *claimed != key) {
-            self.cluster.release(claimed, instance);
-        }
-        self.cluster.release(key, instance);
-        self.end_managing(instance, &Cause::Ended);
-        EndAudience::All
+        let has_ended = self.turn_to_end(instance, &Cause::Ended, |cluster| {
+            if let Some(claimed) = claimed.filter(|claimed| *claimed != key) {
+                cluster.release(claimed, instance);
+            }
+            cluster.release(key, instance);
+        });
+        EndAudience::All.if_so(has_ended)
     }
 
     /// It has ended on the node where it is and was to stay: it is over, or goes on for `why`. Returns who gets the report.
@@ -92,24 +90,24 @@ impl Scheduler {
         instance: &InstanceId,
         (why, has_failed): (Option<Cause>, bool),
     ) -> EndAudience {
-        let event = match why {
-            Some(_) => EventKind::Sought,
-            None => EventKind::Ended,
-        };
-        if !self.may(instance, event) {
-            return EndAudience::NoOne;
-        }
-        self.cluster.release(key, instance);
-        let Some(why) = why else {
-            if has_failed {
-                self.start_is_lost(key, instance);
-            } else {
-                self.end_managing(instance, &self.cluster.cause_of_end(Some(key)));
+        match why {
+            Some(why) => {
+                EndAudience::Originals.if_so(self.reschedule_after_its_end(key, instance, &why))
             }
-            return EndAudience::All;
-        };
-        self.reschedule_after_its_end(key, instance, &why);
-        EndAudience::Originals
+            None if has_failed => EndAudience::All.if_so(self.start_is_lost(key, instance)),
+            None => {
+                let cause = self.cluster.cause_of_end(Some(key));
+                self.end_for_good(key, instance, &cause)
+            }
+        }
+    }
+
+    /// It has ended on its node for good. Returns who gets the report.
+    fn end_for_good(&mut self, key: NodeKey, instance: &InstanceId, cause: &Cause) -> EndAudience {
+        let is_over = self.turn_to_end(instance, cause, |cluster| {
+            cluster.release(key, instance);
+        });
+        EndAudience::All.if_so(is_over)
     }
 
     /// A launcher reports the end of a managed instance, and no START of it is on its way there. `is_open`: its START
@@ -136,31 +134,23 @@ impl Scheduler {
                 then: AfterStop::Wait(_) | AfterStop::Again(_),
                 ..
             } if node == key && is_own => self.ended_before_its_stop(key, instance),
-            State::Stopping { node, then, .. } if node == key => {
-                if !self.may(instance, then.event()) {
-                    return EndAudience::NoOne;
+            State::Stopping { node, then, .. } if node == key => match then {
+                AfterStop::End(_) if has_failed => {
+                    EndAudience::All.if_so(self.start_is_lost(key, instance))
                 }
-                self.cluster.release(key, instance);
-                match then {
-                    AfterStop::End(_) if has_failed => {
-                        self.start_is_lost(key, instance);
-                        EndAudience::All
-                    }
-                    AfterStop::End(_) => {
-                        self.end_managing(instance, &Cause::Stopped);
-                        EndAudience::All
-                    }
-                    AfterStop::Wait(by) => {
-                        self.victim_is_away(instance, &by);
-                        EndAudience::Originals
-                    }
-                    AfterStop::Again(move_request) => {
+                AfterStop::End(_) => self.end_for_good(key, instance, &Cause::Stopped),
+                AfterStop::Wait(by) => {
+                    EndAudience::Originals.if_so(self.victim_has_ended(key, instance, &by))
+                }
+                AfterStop::Again(move_request) => {
+                    let cause = &Cause::LeftNode;
+                    let goes_on = self.release_and_reschedule(key, instance, cause);
+                    if goes_on {
                         self.instances.note_demand(instance, move_request.demand);
-                        self.reschedule(instance, &Cause::LeftNode);
-                        EndAudience::Originals
                     }
+                    EndAudience::Originals.if_so(goes_on)
                 }
-            }
+            },
             State::Migrating { from, to, how, .. } if from == key => {
                 let goes_on = why.is_some() || how != Move::Claimed;
                 self.note_left((from, to, how), instance, goes_on && !is_own)
@@ -195,18 +185,16 @@ impl Scheduler {
     /// An instance that was to be stopped, to be placed again, has ended by itself before its launcher stopped it. A
     /// preemptor has its room all the same; who asked for a move is notified that there was nothing to move.
     fn ended_before_its_stop(&mut self, key: NodeKey, instance: &InstanceId) -> EndAudience {
-        if !self.may(instance, EventKind::Ended) {
-            return EndAudience::NoOne;
-        }
         let (move_request, reason) = (
             self.instances.move_request_of(instance),
             CommandFailureReason::WrongState,
         );
-        let cause = &Cause::EndedBeforeMove;
-        self.notify_mover(move_request, instance, key, reason, cause);
-        self.cluster.release(key, instance);
-        self.end_managing(instance, &Cause::Ended);
-        EndAudience::All
+        let audience = self.end_for_good(key, instance, &Cause::Ended);
+        if audience != EndAudience::NoOne {
+            let cause = &Cause::EndedBeforeMove;
+            self.notify_mover(move_request, instance, key, reason, cause);
+        }
+        audience
     }
 
     /// A managed instance has ended while a resent START is on its way to its node: it becomes what that START makes of
@@ -230,18 +218,24 @@ impl Scheduler {
                 by: SuspendedBy::Command,
                 ..
             } if managed.node() == Some(key) => {
-                if !self.may(instance, EventKind::StartedAgain) {
+                let given_up = self.instances.command_under_way(instance);
+                let (event, cause) = (LifecycleEvent::StartedAgain, &Cause::StartedAgain);
+                let change = self.instances.changing(instance);
+                let goes_on_here = self.turn(instance, event, cause, |cluster| {
+                    if let Some((_, change)) = change {
+                        cluster.settle_demand(key, instance, &change.before);
+                    }
+                });
+                if !goes_on_here {
                     return EndAudience::NoOne;
                 }
-                self.give_up_command(key, instance);
+                self.notify_given_up(key, instance, given_up);
                 if let Some(managed) = self.instances.get_mut(instance) {
                     if !goes_on {
                         managed.note_own_end();
                     }
                     managed.forget_refusals();
                 }
-                let cause = &Cause::StartedAgain;
-                self.transition(instance, LifecycleEvent::StartedAgain, cause);
             }
             // They end when their launcher has carried out the command, or could not.
             State::Stopping { .. } | State::Migrating { .. } | State::Suspending { .. } => {
@@ -262,30 +256,36 @@ impl Scheduler {
         }
     }
 
-    /// An instance was ended by its launcher and is placed again; a preemptor that waited for its room has it.
-    fn reschedule_after_its_end(&mut self, key: NodeKey, instance: &InstanceId, cause: &Cause) {
+    /// An instance was ended by its launcher and is placed again, if it may; a preemptor that waited for its room has it.
+    fn reschedule_after_its_end(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        cause: &Cause,
+    ) -> bool {
+        let given_up = self.instances.command_under_way(instance);
+        if !self.release_and_reschedule(key, instance, cause) {
+            return false;
+        }
         self.leave_queue(instance);
-        self.give_up_command(key, instance);
-        self.reschedule(instance, cause);
+        self.notify_given_up(key, instance, given_up);
         self.note_out_of_the_way(instance);
+        true
     }
 
-    /// A SUSPEND, RESUME or UPDATE under way cannot be carried out any more, because the instance has ended: its asker
-    /// is notified.
-    fn give_up_command(&mut self, key: NodeKey, instance: &InstanceId) {
-        let command = match self.instances.state_of(instance) {
-            Some(State::Suspending { .. }) => LifecycleCommand::Suspend,
-            Some(State::Resuming { .. }) => LifecycleCommand::Resume,
-            Some(State::Updating { change, .. }) => {
-                self.cluster.settle_demand(key, instance, &change.before);
-                LifecycleCommand::Update
-            }
-            _ => return,
-        };
-        let reason = CommandFailureReason::Failed;
-        let asker = self.instances.asker_of(instance);
-        let cause = &Cause::EndedOnNode;
-        self.notify_asker(asker, instance, key, command, reason, cause);
+    /// A SUSPEND, RESUME or UPDATE that was under way cannot be carried out any more, because the instance has ended: its
+    /// asker is notified.
+    fn notify_given_up(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        given_up: Option<(LifecycleCommand, Option<SessionId>)>,
+    ) {
+        if let Some((command, asker)) = given_up {
+            let reason = CommandFailureReason::Failed;
+            let cause = &Cause::EndedOnNode;
+            self.notify_asker(asker, instance, key, command, reason, cause);
+        }
     }
 
     /// A node does not list a managed instance any more and has not reported its end. `is_open`: its START has had no
@@ -326,11 +326,12 @@ impl Scheduler {
             State::Placing(Placing {
                 node, pending_on, ..
             }) if !pending_on.is_given() => {
-                if !self.may(&instance, EventKind::Ended) {
-                    return;
+                let claims = |cluster: &mut Cluster| {
+                    cluster.release(node, &instance);
+                };
+                if self.turn_to_end(&instance, &Cause::Deleted, claims) {
+                    self.notify_deleted(id, &instance);
                 }
-                self.cluster.release(node, &instance);
-                self.deleted_here(id, &instance);
             }
             State::Lost { until, node, .. } => {
                 let event = LifecycleEvent::Deleted { due: until };
@@ -367,14 +368,15 @@ impl Scheduler {
         let Some(session) = session else {
             return self.delete_on_lost(id, key, instance);
         };
-        if !self.may(instance, EventKind::Deleted)
-            || !self.expect_answer(id, CommandName::Delete, instance)
-        {
+        if !self.expect_answer(id, CommandName::Delete, instance) {
             return;
         }
         let due = self.now + COMMAND_TIME;
-        self.transition(instance, LifecycleEvent::Deleted { due }, &Cause::Deleted);
-        self.cluster.ledger_mut(key).stop_sent(instance);
+        let event = LifecycleEvent::Deleted { due };
+        let claims = |cluster: &mut Cluster| cluster.ledger_mut(key).stop_sent(instance);
+        if !self.turn(instance, event, &Cause::Deleted, claims) {
+            return;
+        }
         let command = TargetedCommand {
             sender: id,
             target,
@@ -388,15 +390,14 @@ impl Scheduler {
     /// A DELETE for a node that is lost and not given up yet: the instance is to be stopped there, as if its launcher had
     /// not carried out the DELETE before the loss. It is sent the DELETE when it is back.
     fn delete_on_lost(&mut self, id: SessionId, key: NodeKey, instance: &InstanceId) {
-        if !self.may(instance, EventKind::Deleted) {
-            return;
-        }
         let node = self.cluster.uuid(key);
         // The node is given up before that.
         let due = self.now + self.config.in_doubt_time + COMMAND_TIME;
         let cause = &Cause::DeletedLost;
-        self.transition(instance, LifecycleEvent::Deleted { due }, cause);
-        self.cluster.ledger_mut(key).stop_is_lost(instance);
+        let claims = |cluster: &mut Cluster| cluster.ledger_mut(key).stop_is_lost(instance);
+        if !self.turn(instance, LifecycleEvent::Deleted { due }, cause, claims) {
+            return;
+        }
         // It stops once its node is back: until then it is lost.
         self.notify_state(instance, PhaseName::Lost, Some(node), cause);
         self.copy_state(id, instance, PhaseName::Lost, Some(node), cause);
@@ -494,4 +495,14 @@ pub(crate) enum EndAudience {
     Originals,
     /// No one: the instance is elsewhere, and nothing has changed for clients.
     NoOne,
+}
+
+impl EndAudience {
+    /// This where the end has changed what it was to change, no one where that was refused.
+    fn if_so(self, has_changed: bool) -> Self {
+        match has_changed {
+            true => self,
+            false => Self::NoOne,
+        }
+    }
 }

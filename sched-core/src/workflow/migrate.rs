@@ -27,6 +27,7 @@ use crate::api::declined::{Declined, Objection};
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::Capabilities;
 use crate::api::phase::EventKind;
+use crate::cluster::Cluster;
 use crate::cluster::ledger::{ClaimState, Entry, Unconfirmed};
 use crate::effects::order::{COMMAND_TIME, suspension};
 use crate::instance::{AfterStop, LifecycleEvent, Move, MoveRequest, State, SuspendedBy};
@@ -224,21 +225,26 @@ impl Scheduler {
     pub(crate) fn arrived(&mut self, key: NodeKey, instance: &InstanceId) {
         match self.instances.moving(instance) {
             Some((from, to, Move::Shipped)) if to == key => {
-                if !self.may(instance, EventKind::Arrived) {
-                    return;
-                }
-                self.cluster.release(from, instance);
-                self.note_arrived(instance, key);
+                self.note_arrived(instance, key, Some(from));
             }
             // In a cold move the target was not given the START before the source has reported the end.
             _ => {}
         }
     }
 
-    /// The instance is placed on the target and runs.
-    fn note_arrived(&mut self, instance: &InstanceId, key: NodeKey) {
-        self.cluster.set_placement(instance, key);
-        self.transition(instance, LifecycleEvent::Arrived, &Cause::Moved);
+    /// The instance is placed on the target and runs; its claim on the source is released, if it has one there.
+    fn note_arrived(&mut self, instance: &InstanceId, key: NodeKey, from: Option<NodeKey>) {
+        self.turn(
+            instance,
+            LifecycleEvent::Arrived,
+            &Cause::Moved,
+            |cluster| {
+                if let Some(from) = from {
+                    cluster.release(from, instance);
+                }
+                cluster.set_placement(instance, key);
+            },
+        );
     }
 
     /// The source reports that an instance which moves has ended there. If it `goes_on`, it goes to the target, and only
@@ -275,7 +281,7 @@ impl Scheduler {
             .get(instance)
             .is_some_and(|entry| entry.claim_state() == ClaimState::Running);
         if is_listed {
-            self.note_arrived(instance, to);
+            self.note_arrived(instance, to, None);
             return EndAudience::Originals;
         }
         self.cluster.set_placement(instance, to);
@@ -340,7 +346,7 @@ impl Scheduler {
         let Some(preemptor) = preemptor else {
             return self.source_declines(key, instance, CommandFailureReason::Failed, cause);
         };
-        self.stays(instance, key, cause);
+        self.stays(instance, key, None, cause);
         self.victim_stays(&preemptor, instance);
         true
     }
@@ -370,7 +376,7 @@ impl Scheduler {
                 then: AfterStop::Again(move_request),
                 ..
             }) if node == key => {
-                self.stays(instance, key, cause);
+                self.stays(instance, key, None, cause);
                 self.notify_mover(*move_request, instance, key, reason, cause);
                 true
             }
@@ -392,25 +398,25 @@ impl Scheduler {
         };
         let cause = Cause::TargetLost(self.cluster.uuid(lost));
         match how {
-            Move::Claimed => self.undo_move(instance, CommandFailureReason::Failed, &cause),
+            Move::Claimed => {
+                return self.undo_move(instance, CommandFailureReason::Failed, &cause);
+            }
             Move::Cold => {
                 let demand = self.instances.move_request_of(instance).demand;
                 let query = self.sight().query_on(from, instance, demand.as_ref());
                 let query = query.avoiding([self.cluster.uuid(lost)]);
                 if let Some(to) = self.choose_ready(&query) {
-                    self.cluster.claim_as(&query, to, self.now);
-                    return self.transition(instance, LifecycleEvent::Retargeted { to }, &cause);
+                    let (event, now) = (LifecycleEvent::Retargeted { to }, self.now);
+                    let claims = |cluster: &mut Cluster| cluster.claim_as(&query, to, now);
+                    self.turn(instance, event, &cause, claims);
+                    return;
                 }
-                self.ends_first(instance, &cause);
             }
-            Move::Shipped => self.ends_first(instance, &cause),
+            Move::Shipped => {}
         }
-    }
-
-    /// The source may be about to end the instance and there is no target: it is placed again once it has ended.
-    fn ends_first(&mut self, instance: &InstanceId, cause: &Cause) {
+        // The source may be about to end it, and there is no target: it is placed again once it has ended.
         let due = self.now + COMMAND_TIME;
-        self.transition(instance, LifecycleEvent::TargetLost { due }, cause);
+        self.transition(instance, LifecycleEvent::TargetLost { due }, &cause);
     }
 
     /// Reverts a move: the claim on the target is released, the instance stays, and who asked is notified.
@@ -423,61 +429,46 @@ impl Scheduler {
         let Some((from, to, _)) = self.instances.moving(instance) else {
             return;
         };
-        if !self.may(instance, EventKind::Reverted) {
-            return;
-        }
         let move_request = self.instances.move_request_of(instance);
-        self.cluster.unclaim(to, instance);
-        self.stays(instance, from, cause);
-        self.notify_mover(move_request, instance, from, reason, cause);
-    }
-
-    /// The source of a move is given up: the target's claim is released. Returns whether the instance may have been
-    /// stopped there because of the move.
-    pub(crate) fn moved_with_node(&mut self, instance: &InstanceId, state: &State) -> bool {
-        let told = state.is_stop_sent();
-        let (move_request, reason) = (
-            self.instances.move_request_of(instance),
-            CommandFailureReason::Failed,
-        );
-        if let Some(node) = state.node() {
-            self.notify_mover(move_request, instance, node, reason, &Cause::NodeLost);
+        if self.stays(instance, from, Some(to), cause) {
+            self.notify_mover(move_request, instance, from, reason, cause);
         }
-        let State::Migrating { to, how, .. } = *state else {
-            return told;
-        };
-        self.cluster.unclaim(to, instance);
-        told || how != Move::Claimed
     }
 
-    /// An instance goes on where it is, suspended or running as its node reported last.
-    pub(crate) fn stays(&mut self, instance: &InstanceId, node: NodeKey, cause: &Cause) {
+    /// An instance goes on where it is, suspended or running as its node reported last; whether it does. Its claim on the
+    /// target of a move is released.
+    pub(crate) fn stays(
+        &mut self,
+        instance: &InstanceId,
+        node: NodeKey,
+        target: Option<NodeKey>,
+        cause: &Cause,
+    ) -> bool {
         let entry = self.cluster.entry(node, instance);
         let is_suspended = entry.is_some_and(Entry::is_held_back);
         let by = self
             .instances
             .get(instance)
             .and_then(|managed| managed.state().suspended_by().cloned());
-        if !is_suspended {
-            return self.transition(
-                instance,
-                LifecycleEvent::Reverted { suspended: None },
-                cause,
-            );
-        }
-        if !self.may(instance, EventKind::Reverted) {
-            return;
-        }
-        let by = by.unwrap_or(SuspendedBy::Command);
-        let is_evicted = by != SuspendedBy::Command;
-        let mut ledger = self.cluster.ledger_mut(node);
-        ledger.note_suspended(instance, suspension(&by));
-        drop(ledger);
-        let suspended = Some(by);
-        self.transition(instance, LifecycleEvent::Reverted { suspended }, cause);
-        if is_evicted {
+        let suspended = is_suspended.then(|| by.unwrap_or(SuspendedBy::Command));
+        let suspension = suspended.as_ref().map(suspension);
+        let is_evicted = suspended
+            .as_ref()
+            .is_some_and(|by| *by != SuspendedBy::Command);
+        let event = LifecycleEvent::Reverted { suspended };
+        let stays = self.turn(instance, event, cause, |cluster| {
+            if let Some(target) = target {
+                cluster.unclaim(target, instance);
+            }
+            if let Some(suspension) = suspension {
+                let mut ledger = cluster.ledger_mut(node);
+                ledger.note_suspended(instance, suspension);
+            }
+        });
+        if stays && is_evicted {
             self.wait_for_resume(instance, node);
         }
+        stays
     }
 }
 

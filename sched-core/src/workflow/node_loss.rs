@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use indexmap::IndexSet;
-use sched_model::{LeaseRenewed, ReportReceived, StartFailureReason, Uuid};
+use sched_model::{CommandFailureReason, LeaseRenewed, ReportReceived, StartFailureReason, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::{Action, DisconnectReason, Message};
@@ -16,10 +16,9 @@ use crate::api::config::LOST_TIME;
 use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, InstanceReport, InstanceState};
-use crate::api::phase::EventKind;
+use crate::cluster::Cluster;
 use crate::cluster::ledger::ClaimState;
 use crate::cluster::node::Presence;
-use crate::cluster::query::Query;
 use crate::effects::order::{COMMAND_TIME, suspension};
 use crate::instance::{
     AfterLoss, AfterStop, Instance, LifecycleEvent, Loss, Move, OnLoss, Placing, State, SuspendedBy,
@@ -214,10 +213,8 @@ impl Scheduler {
     ///  any other                                   Forget    goes on if the node comes back with it
     /// ```
     fn lost_with_node(&mut self, key: NodeKey, instance: &InstanceId, state: &State) {
-        if !self.may(instance, EventKind::NodeLost) {
-            return;
-        }
-        let may_have_ended = self.moved_with_node(instance, state);
+        let may_have_ended = state.is_stop_sent()
+            || matches!(state, State::Migrating { how, .. } if *how != Move::Claimed);
         let node = self.cluster.node(key);
         let (uuid, lost_at) = match node.presence() {
             Presence::Lost(at) => (node.uuid(), at),
@@ -239,10 +236,8 @@ impl Scheduler {
             } => AfterLoss::Delete,
             _ if managed.on_loss() == OnLoss::Restart && fenced_at.is_some() => AfterLoss::Restart,
             State::Placing(_) if !is_confirmed => {
-                self.cluster.release(key, instance);
-                let why = Explanation::of(Refusal::Lost.into());
-                let reason = StartFailureReason::LaunchFailure;
-                return self.fail_managed(instance, reason, Some(uuid), why);
+                self.start_is_lost(key, instance);
+                return;
             }
             // It is being stopped, and was to be placed again.
             State::Stopping {
@@ -270,7 +265,20 @@ impl Scheduler {
             bound_for,
             ..Loss::new(uuid, until, then)
         };
-        self.transition(instance, LifecycleEvent::NodeLost(loss), &Cause::NodeLost);
+        let move_request = self.instances.move_request_of(instance);
+        let (event, cause) = (LifecycleEvent::NodeLost(loss), &Cause::NodeLost);
+        let is_lost = self.turn(instance, event, cause, |cluster| {
+            if let State::Migrating { to, .. } = *state {
+                cluster.unclaim(to, instance);
+            }
+        });
+        if !is_lost {
+            return;
+        }
+        if let Some(node) = state.node() {
+            let reason = CommandFailureReason::Failed;
+            self.notify_mover(move_request, instance, node, reason, cause);
+        }
         self.batches.note_lost(instance);
         self.leave_queue(instance);
         self.cluster.release(key, instance);
@@ -309,19 +317,20 @@ impl Scheduler {
         then: AfterLoss,
         is_suspended: bool,
     ) {
-        if !self.may(instance, EventKind::NodeBack) {
-            return;
-        }
-        self.take_up(key, instance);
         let (node, due) = (key, self.now + COMMAND_TIME);
         let back = |suspended| LifecycleEvent::NodeBack {
             node,
             suspended,
             due,
         };
+        let asked = self.instances.query_of(instance);
         if then == AfterLoss::Delete {
-            self.transition(instance, back(None), &Cause::DeletedWhileLost);
-            return self.order_stop(key, instance);
+            let cause = &Cause::DeletedWhileLost;
+            let take_up = |cluster: &mut Cluster| cluster.take_up(key, instance, asked.as_ref());
+            if self.turn(instance, back(None), cause, take_up) {
+                self.order_stop(key, instance);
+            }
+            return;
         }
         let managed = self.instances.get(instance);
         let by = managed.and_then(|managed| managed.state().suspended_by().cloned());
@@ -330,18 +339,21 @@ impl Scheduler {
         let node = self.cluster.node(key);
         let may_suspend = node.report().is_none() || node.can(Capabilities::SUSPEND);
         let by = by.or_else(|| may_suspend.then_some(SuspendedBy::Command));
-        match by.filter(|_| is_suspended) {
-            None => self.transition(instance, back(None), &Cause::NodeBack),
-            Some(by) => {
-                let is_evicted = by != SuspendedBy::Command;
-                let mut ledger = self.cluster.ledger_mut(key);
-                ledger.set_suspended(instance, suspension(&by));
-                drop(ledger);
-                self.transition(instance, back(Some(by)), &Cause::NodeBack);
-                if is_evicted {
-                    self.wait_for_resume(instance, key);
-                }
+        let by = by.filter(|_| is_suspended);
+        let suspension = by.as_ref().map(suspension);
+        let is_evicted = by.as_ref().is_some_and(|by| *by != SuspendedBy::Command);
+        let is_back = self.turn(instance, back(by), &Cause::NodeBack, |cluster| {
+            cluster.take_up(key, instance, asked.as_ref());
+            if let Some(suspension) = suspension {
+                let mut ledger = cluster.ledger_mut(key);
+                ledger.set_suspended(instance, suspension);
             }
+        });
+        if !is_back {
+            return;
+        }
+        if is_evicted {
+            self.wait_for_resume(instance, key);
         }
         if let Some(managed) = self.instances.get_mut(instance) {
             managed.note_running();
@@ -374,7 +386,7 @@ impl Scheduler {
         if is_there {
             // It is back, and its launcher may have its lease extended any time: its STATS will tell.
             let until = self.now + LEASE_MARGIN;
-            self.on(instance, LifecycleEvent::LossDeferred { until });
+            self.turn_unseen(instance, LifecycleEvent::LossDeferred { until }, |_| {});
             return;
         }
         match then {
@@ -395,50 +407,22 @@ impl Scheduler {
     /// A node lists an instance that is not placed there. If no other node was sent its START, it is where the node
     /// says; otherwise this is a copy, which is stopped.
     pub(crate) fn found_elsewhere(&mut self, key: NodeKey, instance: &InstanceId, state: &State) {
-        let listed = LifecycleEvent::Listed { node: key };
-        match state {
-            State::Seeking { .. } | State::Waiting { .. } => {
-                if !self.may(instance, listed.kind()) {
-                    return;
-                }
-                self.leave_queue(instance);
-                self.take_up(key, instance);
-                self.transition(instance, listed, &Cause::Found);
-            }
+        let claimed = match state {
+            State::Seeking { .. } | State::Waiting { .. } => None,
             State::Placing(Placing {
                 node, pending_on, ..
-            }) if !pending_on.is_given() => {
-                if !self.may(instance, listed.kind()) {
-                    return;
-                }
-                self.cluster.release(*node, instance);
-                self.take_up(key, instance);
-                self.transition(instance, listed, &Cause::Found);
-            }
+            }) if !pending_on.is_given() => Some(*node),
             // It is on another node: this copy must not be.
-            _ => self.order_stop(key, instance),
-        }
-    }
-
-    /// Places an instance on the node that lists it, with the amounts of its START where the launcher has reported
-    /// none.
-    fn take_up(&mut self, key: NodeKey, instance: &InstanceId) {
-        self.cluster.set_placement(instance, key);
-        self.cluster.ledger_mut(key).set_managed(instance, true);
-        let asked = self
-            .instances
-            .get(instance)
-            .and_then(|managed| managed.request());
-        let asked = asked.map(Query::of);
-        let known = self.cluster.entry(key, instance);
-        // An original launcher does not say what it asked for.
-        if let (Some(query), Some(entry)) = (asked, known)
-            && entry.asked() == crate::Resources::ZERO
-        {
-            let custom = self.cluster.extras(&query).custom;
-            let mut ledger = self.cluster.ledger_mut(key);
-            ledger.set_asked(instance, query.asked(), custom);
-        }
+            _ => return self.order_stop(key, instance),
+        };
+        let asked = self.instances.query_of(instance);
+        let event = LifecycleEvent::Listed { node: key };
+        self.turn(instance, event, &Cause::Found, |cluster| {
+            if let Some(claimed) = claimed {
+                cluster.release(claimed, instance);
+            }
+            cluster.take_up(key, instance, asked.as_ref());
+        });
     }
 
     /// Counts a START's failure against its node if the reason may be the node's. If the same instance fails on several

@@ -8,7 +8,7 @@
 //!    instances that wait and come before the preemptor in the queue.
 //! 2. `evict` claims the room, and makes the transitions of preemptor and victims. Nothing is sent yet.
 //! 3. Each victim's transition is on disk: [`Scheduler::begin_preempting`] sends its launcher the suspend or stop.
-//! 4. Each victim is suspended or has ended: [`Scheduler::victim_is_away`]. For a stopped victim a node is
+//! 4. Each victim is suspended or has ended: [`Scheduler::note_out_of_the_way`], [`Scheduler::victim_has_ended`]. For a stopped victim a node is
 //!    looked for, as for all that has to leave its node.
 //! 5. The last one is away: the preemptor's claim goes to disk, and then its START to the node.
 //!
@@ -29,7 +29,6 @@ use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::Capabilities;
-use crate::api::phase::EventKind;
 use crate::cluster::ledger::{ClaimState, Entry};
 use crate::cluster::node::Pool;
 use crate::cluster::query::Query;
@@ -134,14 +133,10 @@ impl Scheduler {
     /// that is on disk. `false`, with nothing changed, if the preemptor's state does not allow it or its claim is
     /// refused.
     fn evict(&mut self, instance: &InstanceId, key: NodeKey, plan: PreemptionPlan) -> bool {
-        if !self.may(instance, EventKind::Preempts) || !self.claim_room(instance, key) {
+        let Some(asked) = self.instances.query_of(instance) else {
             return false;
-        }
-        self.cluster.set_placement(instance, key);
+        };
         let set: BTreeSet<InstanceId> = plan.victims.iter().map(|(it, _)| it.clone()).collect();
-        for victim in &set {
-            self.queue.note_victim(victim.clone(), instance.clone());
-        }
         let cause = match set.first() {
             Some(only) if set.len() == 1 => Cause::VictimLeaves(only.clone()),
             _ => Cause::VictimsLeave(set.len()),
@@ -151,7 +146,17 @@ impl Scheduler {
             victims: set,
             due: self.now + VICTIMS_TIME,
         };
-        self.transition(instance, event, &cause);
+        let now = self.now;
+        let preempts = self.turn(instance, event, &cause, |cluster| {
+            cluster.claim_as(&asked, key, now);
+            cluster.set_placement(instance, key);
+        });
+        if !preempts {
+            return false;
+        }
+        for (victim, _) in &plan.victims {
+            self.queue.note_victim(victim.clone(), instance.clone());
+        }
         self.count_placement(instance);
         let cause = Cause::LeavesFor(instance.clone());
         for (victim, way) in &plan.victims {
@@ -194,7 +199,8 @@ impl Scheduler {
         );
         if !is_awaited {
             self.queue.take_preemptor_of(victim);
-            return self.stays(victim, key, &Cause::RoomNotNeeded);
+            self.stays(victim, key, None, &Cause::RoomNotNeeded);
+            return;
         }
         match self.instances.state_of(victim) {
             Some(State::Suspending { .. }) => self.send_suspend(key, victim),

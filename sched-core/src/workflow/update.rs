@@ -20,8 +20,8 @@ use crate::api::cause::Cause;
 use crate::api::declined::{Declined, Objection};
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::InstanceState;
-use crate::api::phase::EventKind;
 use crate::api::start::Demand;
+use crate::cluster::Cluster;
 use crate::cluster::ledger::{Floor, larger};
 use crate::cluster::query::Query;
 use crate::effects::order::COMMAND_TIME;
@@ -194,20 +194,6 @@ impl Scheduler {
         before: Demand,
         demand: Demand,
     ) {
-        if !self.may(instance, EventKind::Updated) {
-            return;
-        }
-        let (old, new) = (
-            self.cluster.amounts_of(&before),
-            self.cluster.amounts_of(&demand),
-        );
-        let least = before.base().max(demand.base());
-        let floor = Floor::new(least, larger(&old, &new));
-        let (least, custom) = (floor.least, floor.custom.clone());
-        let mut ledger = self.cluster.ledger_mut(key);
-        ledger.set_floor(instance, Some(floor));
-        ledger.set_asked(instance, least, custom);
-        drop(ledger);
         let names = before.resources.keys().chain(demand.resources.keys());
         let amount = |name: &str| demand.resources.get(name).copied().unwrap_or_default();
         let resources = names.map(|name| (name.to_string(), amount(name)));
@@ -221,12 +207,13 @@ impl Scheduler {
             resources: resources.collect(),
             ..Update::default()
         };
-        if let Some(session) = node.session() {
-            self.send(
-                session,
-                Message::LauncherCommand(Box::new(LauncherCommand::Update(update))),
-            );
-        }
+        let session = node.session();
+        let (old, new) = (
+            self.cluster.amounts_of(&before),
+            self.cluster.amounts_of(&demand),
+        );
+        let least = before.base().max(demand.base());
+        let floor = Floor::new(least, larger(&old, &new));
         let change = DemandChange {
             before,
             demand,
@@ -236,7 +223,18 @@ impl Scheduler {
             change: Box::new(change),
             due: self.now + COMMAND_TIME,
         };
-        self.transition(instance, event, &Cause::Changing);
+        let is_begun = self.turn(instance, event, &Cause::Changing, |cluster| {
+            let (least, custom) = (floor.least, floor.custom.clone());
+            let mut ledger = cluster.ledger_mut(key);
+            ledger.set_floor(instance, Some(floor));
+            ledger.set_asked(instance, least, custom);
+        });
+        if let Some(session) = session.filter(|_| is_begun) {
+            self.send(
+                session,
+                Message::LauncherCommand(Box::new(LauncherCommand::Update(update))),
+            );
+        }
     }
 
     /// A launcher confirms that an instance has its new amounts: from now on its START asks for these, too.
@@ -244,14 +242,12 @@ impl Scheduler {
         let Some((node, change)) = self.instances.changing(instance) else {
             return;
         };
-        if node != key || !self.may(instance, EventKind::UpdateSettled) {
+        if node != key || !self.end_update(key, instance, &change.demand, &Cause::Changed) {
             return;
         }
         if let Some(managed) = self.instances.get_mut(instance) {
-            managed.set_demand(change.demand.clone());
+            managed.set_demand(change.demand);
         }
-        self.cluster.settle_demand(key, instance, &change.demand);
-        self.end_update(instance, &Cause::Changed);
         self.notify_updated(instance, change.asker, &Cause::HasItsDemand);
     }
 
@@ -302,24 +298,32 @@ impl Scheduler {
         let Some((node, change)) = self.instances.changing(instance) else {
             return;
         };
-        if !self.may(instance, EventKind::UpdateSettled) {
-            return;
+        if self.end_update(node, instance, &change.before, cause) {
+            let command = LifecycleCommand::Update;
+            self.notify_asker(change.asker, instance, node, command, reason, cause);
         }
-        self.cluster.settle_demand(node, instance, &change.before);
-        self.end_update(instance, cause);
-        let command = LifecycleCommand::Update;
-        self.notify_asker(change.asker, instance, node, command, reason, cause);
     }
 
-    /// An update is settled: the instance runs again. If it is being deleted meanwhile, that goes on, and clients are
-    /// not notified of the update's end.
-    fn end_update(&mut self, instance: &InstanceId, cause: &Cause) {
+    /// An update is settled: the instance has these amounts, and runs again; whether it could be. If it is being deleted
+    /// meanwhile, that goes on, and clients are not notified of the update's end.
+    fn end_update(
+        &mut self,
+        key: NodeKey,
+        instance: &InstanceId,
+        demand: &Demand,
+        cause: &Cause,
+    ) -> bool {
+        let event = LifecycleEvent::UpdateSettled;
+        let claims = |cluster: &mut Cluster| cluster.settle_demand(key, instance, demand);
         let managed = self.instances.get(instance);
         if managed.is_some_and(|managed| matches!(managed.state(), State::Updating { .. })) {
-            return self.transition(instance, LifecycleEvent::UpdateSettled, cause);
+            return self.turn(instance, event, cause, claims);
         }
-        self.on(instance, LifecycleEvent::UpdateSettled);
-        self.journal.note_instance(instance);
+        let is_settled = self.turn_unseen(instance, event, claims);
+        if is_settled {
+            self.journal.note_instance(instance);
+        }
+        is_settled
     }
 }
 

@@ -12,7 +12,6 @@ use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::Capabilities;
-use crate::api::phase::EventKind;
 use crate::cluster::ledger::{Entry, Suspension};
 use crate::effects::order::suspension;
 use crate::instance::{LifecycleEvent, State, SuspendedBy};
@@ -73,24 +72,21 @@ impl Scheduler {
             (State::Suspended { .. }, false) => {
                 self.runs_again(key, instance, LifecycleEvent::Runs, &Cause::NotFromHere);
             }
-            (State::Suspended { by, .. }, true) => self.note_not_resumed(key, instance, &by),
+            // A RESUME was under way that might have been carried out.
+            (State::Suspended { by, .. }, true) => {
+                let mut ledger = self.cluster.ledger_mut(key);
+                ledger.note_suspended(instance, suspension(&by));
+                drop(ledger);
+                if by != SuspendedBy::Command && !self.queue.contains(instance) {
+                    self.wait_for_resume(instance, key);
+                }
+            }
             // It is thawed so that it can stop, and until then it has what it has.
             (State::Stopping { .. } | State::Migrating { .. }, false) => {
                 let mut ledger = self.cluster.ledger_mut(key);
                 ledger.set_suspended(instance, Suspension::None);
             }
             _ => {}
-        }
-    }
-
-    /// A suspended instance is reported as suspended, although a RESUME was under way that might have been carried out:
-    /// its vcpus are free again, and one that was suspended for a preemptor waits to be resumed.
-    fn note_not_resumed(&mut self, key: NodeKey, instance: &InstanceId, by: &SuspendedBy) {
-        let mut ledger = self.cluster.ledger_mut(key);
-        ledger.note_suspended(instance, suspension(by));
-        drop(ledger);
-        if *by != SuspendedBy::Command && !self.queue.contains(instance) {
-            self.wait_for_resume(instance, key);
         }
     }
 
@@ -103,24 +99,19 @@ impl Scheduler {
         by: SuspendedBy,
         cause: &Cause,
     ) {
-        if !self.may(instance, EventKind::IsSuspended) {
-            return;
-        }
-        let preemptor = match &by {
-            SuspendedBy::Preemptor(preemptor) => Some(preemptor.clone()),
-            SuspendedBy::Command => None,
+        let (is_preempted, cause) = match &by {
+            SuspendedBy::Preemptor(by) => (true, &Cause::LeftFor(by.clone())),
+            SuspendedBy::Command => (false, cause),
         };
-        let mut ledger = self.cluster.ledger_mut(key);
-        ledger.note_suspended(instance, suspension(&by));
-        drop(ledger);
+        let suspension = suspension(&by);
         let event = LifecycleEvent::IsSuspended { by };
-        match &preemptor {
-            Some(preemptor) => self.transition(instance, event, &Cause::LeftFor(preemptor.clone())),
-            None => self.transition(instance, event, cause),
-        }
-        if let Some(preemptor) = preemptor {
+        let is_suspended = self.turn(instance, event, cause, |cluster| {
+            let mut ledger = cluster.ledger_mut(key);
+            ledger.note_suspended(instance, suspension);
+        });
+        if is_suspended && is_preempted {
             self.wait_for_resume(instance, key);
-            self.victim_is_away(instance, &preemptor);
+            self.note_out_of_the_way(instance);
         }
     }
 
@@ -133,14 +124,13 @@ impl Scheduler {
         event: LifecycleEvent,
         cause: &Cause,
     ) {
-        if !self.may(instance, event.kind()) {
-            return;
+        let runs = self.turn(instance, event, cause, |cluster| {
+            let mut ledger = cluster.ledger_mut(key);
+            ledger.set_suspended(instance, Suspension::None);
+        });
+        if runs {
+            self.wake_for_preemption(key);
         }
-        let mut ledger = self.cluster.ledger_mut(key);
-        ledger.set_suspended(instance, Suspension::None);
-        drop(ledger);
-        self.transition(instance, event, cause);
-        self.wake_for_preemption(key);
     }
 
     /// An instance that was to be resumed was not. If it was suspended for a preemptor, it is tried again after a
@@ -152,16 +142,14 @@ impl Scheduler {
         by: SuspendedBy,
         cause: &Cause,
     ) {
-        if !self.may(instance, EventKind::Reverted) {
-            return;
-        }
-        let mut ledger = self.cluster.ledger_mut(key);
-        ledger.note_suspended(instance, suspension(&by));
-        drop(ledger);
-        let is_evicted = by != SuspendedBy::Command;
+        let (is_evicted, suspension) = (by != SuspendedBy::Command, suspension(&by));
         let suspended = Some(by);
-        self.transition(instance, LifecycleEvent::Reverted { suspended }, cause);
-        if is_evicted {
+        let event = LifecycleEvent::Reverted { suspended };
+        let stays = self.turn(instance, event, cause, |cluster| {
+            let mut ledger = cluster.ledger_mut(key);
+            ledger.note_suspended(instance, suspension);
+        });
+        if stays && is_evicted {
             // It is not put back into the queue at once: it would be tried again as fast as its launcher answers.
             let due = self.now + RESUME_AGAIN_AFTER;
             self.timers.set(Timer::LookAgain(instance.clone()), due);
@@ -188,7 +176,13 @@ impl Scheduler {
                 self.rolled_back(node, instance, by.clone(), cause);
                 if let SuspendedBy::Preemptor(preemptor) = &by {
                     self.victim_stays(preemptor, instance);
-                    self.undo_suspend(node, instance, by);
+                    // Its launcher may still carry the SUSPEND out.
+                    let state = self.instances.state_of(instance);
+                    if matches!(state, Some(State::Running { .. }))
+                        && self.cluster.session(node).is_some()
+                    {
+                        self.order_resume(node, instance, by, None, &Cause::RoomNotNeeded);
+                    }
                 }
             }
             Some(State::Resuming {
@@ -227,18 +221,6 @@ impl Scheduler {
                 LifecycleEvent::Reverted { suspended: None },
                 cause,
             );
-        }
-    }
-
-    /// A victim was not suspended in time and its room is no longer needed. Its launcher may still carry the SUSPEND
-    /// out, so a RESUME is sent after it.
-    fn undo_suspend(&mut self, key: NodeKey, instance: &InstanceId, by: SuspendedBy) {
-        let is_running = matches!(
-            self.instances.state_of(instance),
-            Some(State::Running { .. })
-        );
-        if is_running && self.cluster.session(key).is_some() {
-            self.order_resume(key, instance, by, None, &Cause::RoomNotNeeded);
         }
     }
 }
