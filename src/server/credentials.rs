@@ -202,6 +202,9 @@ fn load_http(
     Ok(tls::http_config(shown, anchors, nameless)?)
 }
 
+/// What the Placement API presents, and the digests of the tokens by which clients may use it.
+type PlacementCredentials = (Arc<TlsConfig>, Arc<Digests>);
+
 /// What the Placement API presents, and who may use it, if it is offered. Also warns of a certificate that clients would
 /// refuse. The HTTP door warns of the same certificate; so this does only where that door is shut.
 fn load_placement(
@@ -209,7 +212,7 @@ fn load_placement(
     at: Moment,
     shown: &Identity,
     anchors: &TrustAnchors,
-) -> Result<Option<(Arc<TlsConfig>, Arc<Digests>)>, StartError> {
+) -> Result<Option<PlacementCredentials>, StartError> {
     let Some(offered) = &config.placement else {
         return Ok(None);
     };

@@ -83,12 +83,7 @@ impl Check for Finished {
                 }
             }
             Fact::Began { instance, .. } => {
-                let book = self.book(instance);
-                book.end = None;
-                book.goes_on = false;
-                book.has_failed = false;
-                book.is_sent_again = false;
-                book.is_deleted_later = false;
+                self.book(instance).begins();
             }
             Fact::DeleteTaken { instance } => {
                 let book = self.book(instance);
@@ -209,6 +204,15 @@ impl Outcome {
 }
 
 impl Book {
+    /// Its next process begins.
+    fn begins(&mut self) {
+        self.end = None;
+        self.goes_on = false;
+        self.has_failed = false;
+        self.is_sent_again = false;
+        self.is_deleted_later = false;
+    }
+
     /// The scheduler says that it has come to another state.
     fn turns(&mut self, state: &PhaseName) {
         let is_known = self.end.is_some_and(|end| end.is_known);

@@ -369,7 +369,7 @@ impl Gathered {
         )
     }
 
-    /// The daemon: its lock, its peers, its store, its certificates.
+    /// The daemon: its lock, its peers, its store, its files.
     fn server(&self, out: &mut Writer<'_>) -> Written {
         let holds = (
             "ciao_lock_hold_seconds",
@@ -419,6 +419,11 @@ impl Gathered {
             "Whether what has to survive a restart is written",
         );
         out.gauge(durable, f64::from(u8::from(self.is_durable)))?;
+        self.files(out)
+    }
+
+    /// Certificates in use, and files that were read again.
+    fn files(&self, out: &mut Writer<'_>) -> Written {
         let expiry = (
             "ciao_certificate_expiry_timestamp_seconds",
             "When certificates in use end, Unix time",
