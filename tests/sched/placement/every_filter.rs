@@ -52,6 +52,15 @@ fn of_image(image: &str) -> StartRequest {
     }
 }
 
+/// A node says that its launcher runs processes alone.
+fn runs_processes(world: &mut World, node: SessionId) {
+    let extras = NodeExtras {
+        vm_types: Some(VmTypes::from_names(["process"])),
+        ..NodeExtras::default()
+    };
+    world.ready_with(node, extras);
+}
+
 /// A START that this filter turns away from the only node, once what it has to do with is there.
 fn turned_away(
     filter: &str,
@@ -72,11 +81,7 @@ fn turned_away(
             asking("x", 1, scheduling)
         }
         "vm_type" => {
-            let extras = NodeExtras {
-                vm_types: Some(VmTypes::from_names(["process"])),
-                ..NodeExtras::default()
-            };
-            world.ready_with(node, extras);
+            runs_processes(world, node);
             StartRequest {
                 vm_type: Some(VmType::Qemu),
                 ..request("x", 1)
