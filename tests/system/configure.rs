@@ -107,6 +107,24 @@ async fn a_configuration_that_was_set_counts_at_once_and_after_a_restart_over_th
 }
 
 #[tokio::test]
+async fn a_file_that_has_changed_counts_after_a_restart_unless_it_has_a_mistake() {
+    let mut cluster = Cluster::of_scheduler(FIRST, &[], true).await;
+    write(&cluster, "configuration.yaml", SECOND);
+    cluster.crash_scheduler().await;
+    assert_eq!(cluster.ctl("configure --show").await.out, SECOND);
+
+    write(&cluster, "configuration.yaml", "configure: [\n");
+    cluster.crash_scheduler().await;
+    let warning = cluster.scheduler().logged("cannot use").await;
+    assert!(warning.contains("version 2"), "{warning}");
+    assert_eq!(cluster.ctl("configure --show").await.out, SECOND);
+    let versions = json(&cluster.ctl("configure --versions --json").await);
+    let sources = versions["versions"].as_array().unwrap().iter();
+    let sources: Vec<_> = sources.map(|it| it["source"].as_str().unwrap()).collect();
+    assert_eq!(sources, ["file", "file"]);
+}
+
+#[tokio::test]
 async fn whoever_comes_second_with_a_version_changes_nothing_and_a_rollback_is_a_version() {
     let cluster = Cluster::of_scheduler(FIRST, &[], true).await;
     let ran = put(&cluster, SECOND, &["--if-version", "1"]).await;

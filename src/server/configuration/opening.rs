@@ -1,9 +1,11 @@
-//! The configuration at start: the newest version that is kept, else the scheduler's own file; and that the two differ.
+//! The configuration at start: the newest version that is kept, unless that is of the scheduler's own file and the file has
+//! changed since; and that the two differ.
 
 use std::io;
 use std::path::Path;
 use std::sync::Weak;
 
+use bytes::Bytes;
 use proto_frames::payload::ConfigurationSource;
 use tracing::{info, warn};
 
@@ -26,7 +28,8 @@ pub(in crate::server) struct Opened {
     is_new: bool,
 }
 
-/// Opens the versions, and finds what is in force: the newest one that is kept, else the file.
+/// Opens the versions, and finds what is in force: the newest one that is kept, or the file, where there is none or where
+/// the newest is of the file, which has changed since. A changed file with a mistake leaves the version in force.
 ///
 /// # Errors
 /// The versions cannot be used; there are none, and the file cannot be used.
@@ -41,7 +44,9 @@ pub(in crate::server) fn open(
             path: state_dir.unwrap_or("".as_ref()).join(FILE),
             why: source.to_string(),
         })?;
-    if let Some(current) = versions.current() {
+    if let Some(current) = versions.current()
+        && !is_of_file_that_changed(&versions, current, given)
+    {
         let cluster = stored(&versions, current)?;
         compare_with_file(current, &name, given);
         let opened = Opened {
@@ -80,6 +85,14 @@ pub(in crate::server) fn open(
     Ok((opened, document.cluster))
 }
 
+/// Whether a version is of the scheduler's own file, which has changed since and can be used.
+fn is_of_file_that_changed(versions: &Versions, current: &Version, given: Option<&str>) -> bool {
+    let is_usable = |payload: &Bytes| parse(payload.clone(), Originals::WhereComplete).is_ok();
+    current.source() == ConfigurationSource::File
+        && matches!(read_file(given), Ok(Some(payload))
+            if !versions.is_file_unchanged(&payload) && is_usable(&payload))
+}
+
 /// What a version that is kept means.
 fn stored(versions: &Versions, current: &Version) -> Result<ClusterConfiguration, StartError> {
     let originals = match current.source() {
@@ -103,20 +116,27 @@ fn stored(versions: &Versions, current: &Version) -> Result<ClusterConfiguration
 
 /// Warns where the file says something else than what is in force.
 fn compare_with_file(current: &Version, name: &str, given: Option<&str>) {
-    let number = current.version;
-    match read_file(given) {
-        Ok(None) => {}
-        Ok(Some(payload)) if *payload == *current.document.as_bytes() => {}
-        Ok(Some(_)) => warn!(
+    let (number, by) = (current.version, said_by(current));
+    let payload = match read_file(given) {
+        Ok(None) => return,
+        Ok(Some(payload)) if *payload == *current.document.as_bytes() => return,
+        Ok(Some(payload)) => payload,
+        Err(why) => {
+            return warn!(
+                event = "configuration_differs",
+                "the cluster configuration {name} cannot be read: {why}; version {number} of {by} counts"
+            );
+        }
+    };
+    match parse(payload, Originals::WhereComplete) {
+        Ok(_) => warn!(
             event = "configuration_differs",
-            "the cluster configuration {name} differs from version {number} of {}, which counts: `ciaoctl configure --diff` \
-             shows how; `ciaoctl reload`, or SIGHUP, takes the file",
-            said_by(current)
+            "the cluster configuration {name} differs from version {number} of {by}, which counts: `ciaoctl configure \
+             --diff` shows how; `ciaoctl reload --force` takes the file"
         ),
-        Err(why) => warn!(
+        Err(mistake) => warn!(
             event = "configuration_differs",
-            "the cluster configuration {name} cannot be read: {why}; version {number} of {} counts",
-            said_by(current)
+            "cannot use the cluster configuration {name}: {mistake}; version {number} of {by} counts"
         ),
     }
 }
