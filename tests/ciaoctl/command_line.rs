@@ -68,7 +68,7 @@ async fn a_command_line_that_cannot_be_read_says_what_to_write() {
                 "; write --wait=running if that was meant\n",
             ],
         ),
-        ("node", &["[subcommands: forget, help]"]),
+        ("node", &["[subcommands: label, resource, forget, help]"]),
         ("nodse", &["tip:", "'nodes'"]),
     ] {
         let ran = said(line).await;

@@ -228,7 +228,8 @@ async fn watch_prints_events_in_their_order_until_it_has_enough() {
             Topic::Nodes,
             Topic::Instances,
             Topic::Failures,
-            Topic::Placements
+            Topic::Placements,
+            Topic::Scheduler
         ]
     );
     assert_eq!(topics[1], [Topic::Nodes, Topic::Stats]);

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 /// `ciaoctl aggregate`.
 #[derive(Debug, Subcommand)]
 pub enum AggregateCommand {
-    /// Add an aggregate or a zone, or change keys of one: zone=eu-1 'nodes=[host-1, host-2]' tenants=[blue]
+    /// Add an aggregate or a zone, or change keys of one: zone=eu-1 'nodes=[host-1, host-2]'
     Set(EntryArgs),
     /// Take an aggregate away; its nodes stay
     Delete(NameArgs),
