@@ -167,7 +167,8 @@ fn commanded(kind: Kind, place: Place) -> Treatment {
             | Kind::DELETE_IMAGE
             | Kind::LIST_IMAGES
             | Kind::READ_CONFIGURATION
-            | Kind::WRITE_CONFIGURATION,
+            | Kind::WRITE_CONFIGURATION
+            | Kind::RELOAD,
             _,
         ) => Treatment::Taken,
         (_, Place::Own) => Treatment::Never,
@@ -345,6 +346,7 @@ fn sending(kind: Kind, place: Place) -> Sending {
         Kind::LIST_IMAGES => Command::Image(ImageCommand::List),
         Kind::READ_CONFIGURATION => Command::Configuration(ConfigurationCommand::Read),
         Kind::WRITE_CONFIGURATION => Command::Configuration(ConfigurationCommand::Write),
+        Kind::RELOAD => Command::Reload(Box::default()),
         kind => return report_of(kind, instance).into(),
     };
     command.into()
