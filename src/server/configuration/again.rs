@@ -9,6 +9,7 @@ use proto_frames::payload::ConfigurationSource;
 
 use super::keeper::Keeper;
 use super::opening::{log_warnings, of_file};
+use super::versions::Version;
 use super::{DEFAULT_URI, Document, Originals, Unreadable, parse, read_file};
 use crate::printable::Printable;
 use crate::server::strict::Mistake;
@@ -62,9 +63,21 @@ pub enum FileRefused {
 pub(in crate::server) struct NewFile {
     document: Document,
     payload: Bytes,
+    /// The number of the version that was in force when it was read; 0 where there was none.
+    over: u64,
 }
 
 impl FileRefused {
+    /// This version was set otherwise, and is newer than what was read of the file.
+    fn newer(uri: &str, version: &Version) -> Self {
+        Self::Newer {
+            uri: uri.to_owned(),
+            version: version.version,
+            by: Printable::new(&version.by).to_string(),
+            source_word: version.source().to_string(),
+        }
+    }
+
     /// Where the file is, and the line of the mistake, from 1, where there is one.
     pub(in crate::server) fn place(&self) -> (Option<&Path>, Option<usize>) {
         let (uri, line) = match self {
@@ -119,25 +132,28 @@ impl Keeper {
         }
         match current {
             Some(newer) if newer.source() != ConfigurationSource::File && force == Force::No => {
-                Err(FileRefused::Newer {
-                    uri: uri(),
-                    version: newer.version,
-                    by: Printable::new(&newer.by).to_string(),
-                    source_word: newer.source().to_string(),
-                })
+                Err(FileRefused::newer(&uri(), newer))
             }
-            _ => Ok(Some(NewFile { document, payload })),
+            _ => Ok(Some(NewFile {
+                document,
+                payload,
+                over: versions.number(),
+            })),
         }
     }
 
     /// Puts a file into force that was read before, as a new version; returns its number.
     ///
     /// # Errors
-    /// It cannot be kept: nothing is changed.
+    /// It cannot be kept, or another version was set since it was read: nothing is changed.
     pub(in crate::server) fn take(&self, file: NewFile) -> Result<u64, FileRefused> {
         let name = self.shared.uri.as_deref().unwrap_or(DEFAULT_URI);
         log_warnings(name, &file.document);
         let mut versions = self.shared.versions.lock();
+        self.shared.take_configured(&mut versions);
+        if let Some(newer) = versions.current().filter(|it| it.version != file.over) {
+            return Err(FileRefused::newer(name, newer));
+        }
         let mut next = versions.clone();
         next.set_file(&file.payload);
         let put = self

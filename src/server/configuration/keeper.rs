@@ -141,8 +141,8 @@ impl Keeper {
     }
 
     /// The number of the version in force; 0 while there is none.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for what shows it"))]
-    pub(in crate::server) fn version(&self) -> u64 {
+    #[cfg(test)]
+    fn version(&self) -> u64 {
         self.shared.versions.lock().number()
     }
 }

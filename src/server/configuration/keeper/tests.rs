@@ -104,6 +104,22 @@ fn a_file_does_not_undo_what_was_set_by_command_unless_it_is_forced() {
 }
 
 #[test]
+fn a_version_that_is_set_between_reading_the_file_and_taking_it_is_not_undone() {
+    let site = Site::new(ONE);
+    let hub = site.hub();
+    let keeper = hub.configuration().unwrap();
+    site.write(TWO);
+    for force in [Force::No, Force::Yes] {
+        let file = keeper.read_again(force).unwrap().expect("it differs");
+        site.command(&hub, &format!("{ONE}# {force:?}\n"));
+        let version = keeper.version();
+        let refused = keeper.take(file).unwrap_err();
+        assert!(matches!(refused, FileRefused::Newer { version: it, .. } if it == version));
+        assert_eq!(keeper.version(), version);
+    }
+}
+
+#[test]
 fn a_file_with_a_mistake_changes_nothing_and_the_place_is_named() {
     let site = Site::new(ONE);
     let hub = site.hub();
