@@ -34,7 +34,7 @@ pub(super) struct Credentials {
     http: Option<Arc<TlsConfig>>,
     /// For the Placement API where others than this machine reach it, and who may ask there; `None` where it is not
     /// offered.
-    placement: Option<(Arc<TlsConfig>, Arc<Digests>)>,
+    placement: Option<PlacementCredentials>,
     /// Whose certificates are believed.
     pub(super) anchors: TrustAnchors,
     /// The scheduler's own certificate: its SHA-256.
@@ -42,6 +42,9 @@ pub(super) struct Credentials {
     /// The file of each certificate, and when it ends, seconds of Unix time.
     pub(super) certificates: Vec<(String, i64)>,
 }
+
+/// What the Placement API presents, and the digests of the tokens by which clients may use it.
+type PlacementCredentials = (Arc<TlsConfig>, Arc<Digests>);
 
 /// When files are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,9 +204,6 @@ fn load_http(
     };
     Ok(tls::http_config(shown, anchors, nameless)?)
 }
-
-/// What the Placement API presents, and the digests of the tokens by which clients may use it.
-type PlacementCredentials = (Arc<TlsConfig>, Arc<Digests>);
 
 /// What the Placement API presents, and who may use it, if it is offered. Also warns of a certificate that clients would
 /// refuse. The HTTP door warns of the same certificate; so this does only where that door is shut.

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Everything is read and checked with each other before any of it is taken, and all of it is taken in one step.
-//! Sessions are not touched. One reload runs at a time; requests that come meanwhile share the next.
+//! Sessions stay, but for those of certificates that a list revokes by then. One reload runs at a time; requests that come
+//! meanwhile share the next.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -293,7 +294,7 @@ impl Reloader {
         let is_forced = askers.iter().any(|(_, force)| *force == Force::Yes);
         let force = if is_forced { Force::Yes } else { Force::No };
         if by != By::Files {
-            self.watched.are_read();
+            self.watched.are_read().await;
         }
         let (config, live) = (Arc::clone(&self.config), Arc::clone(&self.live));
         let hub = Arc::clone(&self.hub);

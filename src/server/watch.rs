@@ -76,17 +76,23 @@ impl Watched {
     }
 
     /// Takes the files for read as they are now. For who is about to read them for another reason.
-    pub(super) fn are_read(&mut self) {
-        self.read = self.paths.iter().map(|path| Stamp::of(path)).collect();
-        self.last.clone_from(&self.read);
+    pub(super) async fn are_read(&mut self) {
+        if let Some(now) = self.stamps().await {
+            self.read.clone_from(&now);
+            self.last = now;
+        }
+    }
+
+    /// How the files are. On a thread for that, because they may be on a disk that is slow to answer.
+    async fn stamps(&self) -> Option<Look> {
+        let paths = self.paths.clone();
+        let look = move || paths.iter().map(|path| Stamp::of(path)).collect();
+        spawn_blocking(look).await.ok()
     }
 
     /// Looks once; whether what is there differs from what was read, and has not changed since the last look.
     async fn look(&mut self) -> bool {
-        let paths = self.paths.clone();
-        // Files may be on a disk that is slow to answer.
-        let look = spawn_blocking(move || paths.iter().map(|path| Stamp::of(path)).collect());
-        let Ok(now): Result<Look, _> = look.await else {
+        let Some(now) = self.stamps().await else {
             return false;
         };
         let is_new = now != self.read && now == self.last;
@@ -186,7 +192,7 @@ mod tests {
         write(&path, "1");
         let mut watched = Watched::new(vec![path.clone()]);
         write(&path, "22");
-        watched.are_read();
+        watched.are_read().await;
         assert!(!watched.look().await);
         assert!(!watched.look().await);
     }

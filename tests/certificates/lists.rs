@@ -78,6 +78,12 @@ fn trust(dir: &Path) -> TrustAnchors {
     .unwrap()
 }
 
+/// Puts a certificate on the list of the CA of [`site`], for this reason.
+fn revoke(dir: &Path, file: &str, reason: &str) {
+    let anchor = ["-revoke", "-anchor-cert", ANCHOR];
+    succeed(dir, &[&anchor[..], &["-reason", reason, file]].concat());
+}
+
 #[test]
 fn a_certificate_is_revoked_and_stays_so_in_every_later_list() {
     let dir = site();
@@ -137,17 +143,7 @@ fn a_list_and_what_it_revokes_are_shown() {
     let dir = site();
     let dir = dir.path();
     let (bad, good) = (node(dir, "bad"), node(dir, "good"));
-    succeed(
-        dir,
-        &[
-            "-revoke",
-            "-anchor-cert",
-            ANCHOR,
-            "-reason",
-            "superseded",
-            &bad,
-        ],
-    );
+    revoke(dir, &bad, "superseded");
     let shown = succeed(dir, &["-dump", LIST]);
     let digits: Vec<_> = serial(&der(dir, &bad))
         .iter()
@@ -445,17 +441,7 @@ fn openssl_reads_lists_where_it_is_installed() {
     let dir = site();
     let dir = dir.path();
     let (bad, good) = (node(dir, "bad"), node(dir, "good"));
-    succeed(
-        dir,
-        &[
-            "-revoke",
-            "-anchor-cert",
-            ANCHOR,
-            "-reason",
-            "keyCompromise",
-            &bad,
-        ],
-    );
+    revoke(dir, &bad, "keyCompromise");
     let (is_good, said) = openssl(dir, &["crl", "-in", LIST, "-noout", "-CAfile", CA, "-text"]);
     assert!(
         is_good && said.contains("verify OK") && said.contains("Key Compromise"),

@@ -166,8 +166,9 @@ impl Scheduler {
         }
     }
 
-    /// A new configuration, by CONFIGURE or from the server: peers that connect later get the new payload with their CONNECT's answer, and what of it concerns the
-    /// scheduler applies from now on. The server is told of one by CONFIGURE, which it has not kept.
+    /// A new configuration, by CONFIGURE or from the server: peers that connect later get the new payload with their
+    /// CONNECT's answer, and what of it concerns the scheduler applies from now on. The server learns of one by CONFIGURE,
+    /// which it has not kept.
     pub(crate) fn configure(
         &mut self,
         by: Option<SessionId>,

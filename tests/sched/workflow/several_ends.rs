@@ -10,6 +10,19 @@ use crate::support::durability::leased;
 use crate::support::requests::Asking;
 use crate::support::world::{World, node_uuid, request};
 
+/// Nodes tell one end each of the same instance, in this order; the node and exit code of what is the outcome then.
+fn outcome_of(told: [(u64, EndReport); 2]) -> (String, Option<i64>) {
+    let mut world = World::new();
+    for (number, end) in told {
+        let node = world.silent_node(number);
+        world.ends(node, 0, vec![end], vec![]);
+    }
+    let ended = world.ended("a");
+    assert_eq!(ended.len(), 2, "{ended:?}");
+    let outcome = ended.iter().find(|run| !run.earlier).unwrap();
+    (outcome.node_uuid.clone(), outcome.exit_code)
+}
+
 #[test]
 fn of_two_ends_of_which_nothing_else_is_known_the_one_that_happened_later_is_the_outcome() {
     let ago = |seconds, code, seq| EndReport {
@@ -22,16 +35,7 @@ fn of_two_ends_of_which_nothing_else_is_known_the_one_that_happened_later_is_the
         [(1, ago(10, 0, 1)), (2, ago(30, -15, 1))],
         [(2, ago(30, -15, 1)), (1, ago(10, 0, 1))],
     ] {
-        let mut world = World::new();
-        for (number, end) in told {
-            let node = world.silent_node(number);
-            world.ends(node, 0, vec![end], vec![]);
-        }
-        let ended = world.ended("a");
-        let outcome = ended.iter().find(|run| !run.earlier).unwrap();
-        assert_eq!(ended.len(), 2);
-        assert_eq!(outcome.node_uuid, node_uuid(1).to_string(), "{ended:?}");
-        assert_eq!(outcome.exit_code, Some(0));
+        assert_eq!(outcome_of(told), (node_uuid(1).to_string(), Some(0)));
     }
 }
 
@@ -50,16 +54,7 @@ fn an_end_of_which_neither_time_nor_code_is_known_replaces_none_with_a_code() {
         [(1, known.clone()), (2, unknown.clone())],
         [(2, unknown), (1, known)],
     ] {
-        let mut world = World::new();
-        for (number, end) in told {
-            let node = world.silent_node(number);
-            world.ends(node, 0, vec![end], vec![]);
-        }
-        let ended = world.ended("a");
-        let outcome = ended.iter().find(|run| !run.earlier).unwrap();
-        assert_eq!(ended.len(), 2);
-        assert_eq!(outcome.node_uuid, node_uuid(1).to_string(), "{ended:?}");
-        assert_eq!(outcome.exit_code, Some(7));
+        assert_eq!(outcome_of(told), (node_uuid(1).to_string(), Some(7)));
     }
 }
 
