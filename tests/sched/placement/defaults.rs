@@ -131,6 +131,14 @@ fn a_launcher_is_told_that_an_instance_is_under_its_lease_though_the_start_does_
     let controller = world.original_controller();
     world.node_with(1, 1000);
     world.take_said();
+    // Its own word counts.
+    let reported = Scheduling {
+        on_node_loss: OnNodeLoss::Report,
+        ..Scheduling::default()
+    };
+    world.start_as(controller, asking("w", 1, reported));
+    assert_eq!(placed(&mut world), ["w"]);
+    world.take_said();
     // Only nodes with a lease take it.
     world.start(controller, "x", 1);
     assert_eq!(world.failures(controller).len(), 1);
