@@ -28,7 +28,7 @@ pub enum OnHangup {
 pub struct Hangups(Arc<Notify>);
 
 impl Hangups {
-    /// Waits for the next. Several that nobody has waited for are one; one that came before counts.
+    /// Waits for the next. Several that come between two waits are one; one that came before counts.
     pub async fn next(&self) {
         self.0.notified().await;
     }

@@ -291,7 +291,7 @@ impl Anchor {
         self.not_after
     }
 
-    /// Whether it only signs: it grants no role, so that nobody presents it as a peer's own.
+    /// Whether it only signs: it grants no role, so that no peer presents it as its own.
     #[must_use]
     pub fn is_for_signing_alone(&self) -> bool {
         self.spec().is_ok_and(|spec| spec.roles.is_empty())

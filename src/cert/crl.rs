@@ -24,7 +24,7 @@ use crate::net::identity;
 use crate::net::tls::has_signed;
 use crate::net::tls::pem::{PemError, revocation_lists};
 
-/// How long a list counts unless said otherwise: 90 days. Whoever takes files away from a scheduler can keep a newer list
+/// How long a list counts unless said otherwise: 90 days. An attacker who takes files away from a scheduler can keep a newer list
 /// from it for so long; and so long a cluster runs without anybody making a list.
 pub const DEFAULT_CRL_DAYS: u32 = 90;
 
@@ -294,7 +294,7 @@ pub fn parse_serial(text: &str) -> Result<Vec<u8>, String> {
     (0..digits.len()).step_by(2).map(byte).collect()
 }
 
-/// What the CA's certificates call its key, so that whoever looks for the list's CA finds it.
+/// What the CA's certificates call its key, by which programs find the list's CA.
 fn key_identifier(ca: &X509Certificate<'_>) -> KeyIdMethod {
     let identifier = ca
         .extensions()

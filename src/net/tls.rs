@@ -177,7 +177,7 @@ pub fn load_anchors(path: &Path) -> Result<TrustAnchors, TlsError> {
 }
 
 /// Reads the CA certificates as [`load_anchors`] does, and the revocation lists of these CAs and of those below them. A list
-/// that nobody could go by refuses all: see [`CrlError`].
+/// that cannot be used refuses all: see [`CrlError`].
 ///
 /// # Errors
 /// As [`load_anchors`], and [`TlsError::Crl`].

@@ -8,7 +8,7 @@
 //! CONFIGURE of controllers ─▶ core, at once ─┘
 //! ```
 //!
-//! What is in force is the newest version, whoever set it. With a state directory versions outlive the process, and the
+//! What is in force is the newest version, wherever it is from. With a state directory versions outlive the process, and the
 //! newest one counts over the file; without one they are the process's own, and the first one is the file.
 
 pub(super) mod again;

@@ -251,7 +251,7 @@ async fn when_a_list_goes_out_of_date_new_connections_are_refused_or_let_in_as_i
             let mut peer = dialer.with_uuid(Uuid::new_v4()).connect().await;
             is_heard(&mut peer).await;
         }
-        // Whoever is there stays.
+        // Those that are there stay.
         is_heard(&mut there).await;
     }
 }

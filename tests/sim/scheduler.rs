@@ -348,7 +348,7 @@ impl World {
                 self.write_soon();
             }
             Action::Notice(notice) => self.see_notice(&notice),
-            // Nobody here asks for one.
+            // No peer here asks for one.
             Action::Image { .. }
             | Action::Configuration { .. }
             | Action::Configured { .. }

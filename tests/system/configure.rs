@@ -21,7 +21,7 @@ configure:
     - {name: west, zone: eu-1, nodes: [node-a]}
 ";
 
-/// Both nodes are reserved for a tenant that nobody is of.
+/// Both nodes are reserved for a tenant of which there are no STARTs.
 const RESERVED: &str = "\
 configure:
   scheduler:

@@ -1,7 +1,7 @@
 //! What other rules would change, worked out on a copy of the cluster: which instances would not be placed where they are.
 //!
 //! A [`Trial`] is taken under the core's lock ([`Trial::of`]) and run outside it, so that a look at a large
-//! cluster holds nobody up for longer than the copy takes. Nothing of the cluster itself is changed.
+//! cluster holds the scheduler up for no longer than the copy takes. Nothing of the cluster itself is changed.
 //!
 //! Each instance is asked about twice, by the rules in force and by the new ones: what speaks against its node by both is
 //! none of the new rules' doing. Its own claim stays in both, so that what it itself is in the way of (its group, its

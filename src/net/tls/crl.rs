@@ -4,7 +4,7 @@
 //! FILE|DIR ─ files ─▶ DER ─ parse ─▶ ParsedCrl ─ which CA's key verifies it? ─▶ revocation::Crls
 //! ```
 //!
-//! A list that nobody could go by is refused here and named, never passed over: a list that is not looked at lets in all
+//! A list that cannot be used is refused here and named, never passed over: a list that is not looked at lets in all
 //! that it revokes. That concerns the form (no end of its validity, changes alone, a part alone), the time, the issuer's
 //! name, which is compared byte for byte, and the signature, which is verified once, here. What certificates are then
 //! held against is in [`super::revocation`].
@@ -45,9 +45,9 @@ pub enum CrlError {
     /// The bytes are no list, or have something that is not understood here.
     #[error("malformed revocation list: {0}")]
     Malformed(String),
-    /// It does not say when the next one comes, so that nobody could know when it is out of date.
+    /// It does not say when the next one comes, so that it cannot be known when it is out of date.
     #[error(
-        "the revocation list has no nextUpdate, so that nobody could know when it is out of date; make one that has \
+        "the revocation list has no nextUpdate, so that it cannot be known when it is out of date; make one that has \
          (ciao-cert -crl, or openssl ca -gencrl -crldays)"
     )]
     NoNextUpdate,

@@ -193,8 +193,10 @@ fn words(what: &Unwell, store: &StoreView) -> (String, String) {
             )
         }
         Unwell::OwnCertificate(file, left_s) => (
-            format!("the certificate {file} of the scheduler {}", ends(*left_s)),
-            "make another with `ciao-cert -renew`, and have it read with `ciaoctl reload`".to_owned(),
+            format!("{file}, which the scheduler was given, {}", ends(*left_s)),
+            "make a new certificate with `ciao-cert -renew`, or a new revocation list with `ciao-cert -renew-crl`, and have it \
+             read with `ciaoctl reload`"
+                .to_owned(),
         ),
         Unwell::ReloadRefused(why) => (
             format!("files that changed are not in force: {why}"),

@@ -1,4 +1,4 @@
-//! A hundred reloads under load, one in four of them of broken files: nobody is disconnected, no START is lost, no
+//! A hundred reloads under load, one in four of them of broken files: no session ends, no START is lost, no
 //! handshake is refused, and each that is taken shows in the next handshake.
 
 use std::collections::HashSet;

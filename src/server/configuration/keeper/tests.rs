@@ -96,7 +96,7 @@ fn a_file_does_not_undo_what_was_set_by_command_unless_it_is_forced() {
     }
     let file = keeper.read_again(Force::Yes).unwrap().expect("it differs");
     assert_eq!(keeper.take(file).unwrap(), 3);
-    // What is in force already is nothing to be taken, whoever set it.
+    // What is in force already is nothing to be taken, wherever it is from.
     site.command(&hub, TWO);
     site.write(TWO);
     assert!(keeper.read_again(Force::No).unwrap().is_none());
