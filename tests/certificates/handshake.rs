@@ -28,7 +28,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// What a server sees of a client it admits.
 #[derive(Debug)]
 pub(crate) struct Seen {
-    identity: PeerIdentity,
+    pub(crate) identity: PeerIdentity,
     version: ProtocolVersion,
     kind: HandshakeKind,
 }

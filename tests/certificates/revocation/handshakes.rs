@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ciao_scheduler::net::tls::{
-    ClientFiles, LastRead, StaleCrls, TrustAnchors, TrustFiles, client_config, explain,
+    ClientFiles, ClientTls, LastRead, StaleCrls, TrustAnchors, TrustFiles, client_config, explain,
     server_config,
 };
 use proto_frames::Role;
@@ -157,6 +157,40 @@ fn a_client_that_dials_again_takes_no_list_that_lets_in_again_what_is_revoked() 
         LastRead::default().or_now(&own).is_err(),
         "there is nothing before it"
     );
+}
+
+#[tokio::test]
+async fn a_client_presents_the_certificate_that_its_file_has_at_each_dial_and_the_old_where_it_has_none()
+ {
+    let anchor = anchor();
+    let files = Files::new(&[&anchor]);
+    let (first, second) = (leaf(&anchor, Role::AGENT), leaf(&anchor, Role::AGENT));
+    let other_role = leaf(&anchor, Role::CONTROLLER);
+    let write = |pem: &str| files.write("own.pem", pem.as_bytes());
+    let own = ClientFiles {
+        cert: files.path("own.pem"),
+        trust: TrustFiles::without_crls(files.path("CAcert.pem")),
+    };
+    write(first.pem());
+    let read = own.read().unwrap();
+    let client = ClientTls::of_files(own, read, Role::AGENT);
+    let scheduler = server(anchor.certified().pem(), &files.load(&[]).unwrap());
+    let fingerprint = |pem: &str| identity(pem).peer().fingerprint;
+    let (first_print, second_print) = (fingerprint(first.pem()), fingerprint(second.pem()));
+    assert_ne!(first_print, second_print);
+    for (contents, shown) in [
+        (first.pem(), first_print),
+        (second.pem(), second_print),
+        ("no certificate", second_print),
+        (other_role.pem(), second_print),
+        (first.pem(), first_print),
+    ] {
+        write(contents);
+        let tls = client.at_dial(None).await;
+        let (seen, told) = handshake(Arc::clone(&scheduler), tls, "localhost").await;
+        assert!(told.is_ok(), "{told:?}");
+        assert_eq!(seen.unwrap().identity.fingerprint, shown, "{contents}");
+    }
 }
 
 #[test]
