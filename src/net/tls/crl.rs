@@ -48,7 +48,7 @@ pub enum CrlError {
     /// It does not say when the next one comes, so that it cannot be known when it is out of date.
     #[error(
         "the revocation list has no nextUpdate, so that it cannot be known when it is out of date; make one that has \
-         (ciao-cert -crl, or openssl ca -gencrl -crldays)"
+         (ciao-cert -renew-crl, or openssl ca -gencrl -crldays)"
     )]
     NoNextUpdate,
     /// It says what has changed since another list.
@@ -64,7 +64,7 @@ pub enum CrlError {
     /// Its time is over.
     #[error(
         "the revocation list of {issuer} is out of date since {next_update} (now {now}): put the CA's current list in its \
-         place (ciao-cert -crl)"
+         place (ciao-cert -renew-crl)"
     )]
     Expired {
         /// The CA's name.
@@ -89,7 +89,7 @@ pub enum CrlError {
     #[error(
         "its issuer {issuer} is not byte for byte the subject of the CA in {} (another string type, such as UTF8String \
          where the CA has PrintableString), so that no certificate would be held against it; have the CA itself sign it \
-         (ciao-cert -crl)", ca.display()
+         (ciao-cert -renew-crl)", ca.display()
     )]
     OtherSpelling {
         /// The CA's name in the list.

@@ -75,7 +75,7 @@ pub fn explain_certificate(error: &CertificateError) -> String {
         CertificateError::Revoked => "it is revoked, or a CA above it is".to_owned(),
         CertificateError::ExpiredRevocationListContext { next_update, .. } => format!(
             "the revocation list of its CA is out of date since {}, and without a current one it is not known whether it is \
-             revoked; make a new list with ciao-cert -crl",
+             revoked; make a new list with ciao-cert -renew-crl",
             moment(*next_update)
         ),
         // Mostly two clusters whose CAs have the same subject.

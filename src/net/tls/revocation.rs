@@ -215,12 +215,12 @@ impl List {
             StaleCrls::Refuse => error!(
                 event = "crl_expired",
                 "{path}: the revocation list of {issuer} is out of date since {end}: new connections with certificates of \
-                 that CA are refused until there is a new list (ciao-cert -crl), and this program has read it"
+                 that CA are refused until there is a new list (ciao-cert -renew-crl), and this program has read it"
             ),
             StaleCrls::Warn => warn!(
                 event = "crl_expired",
                 "{path}: the revocation list of {issuer} is out of date since {end}, and certificates go on being held \
-                 against it (--crl-expired warn); make a new one (ciao-cert -crl)"
+                 against it (--crl-expired warn); make a new one (ciao-cert -renew-crl)"
             ),
         }
     }
