@@ -407,7 +407,14 @@ async fn single_entries_are_changed_by_command_and_kept() {
         let ran = cluster.ctl_with(line, more).await;
         assert_eq!(ran.code, Some(0), "{ran:?}");
     };
-    done("aggregate set west", &["zone=eu-1", "nodes=[node-a]"]).await;
+    let commented = format!("{FIRST}# of the site\n");
+    put(&cluster, &commented, &[]).await;
+    let ran = cluster
+        .ctl_with("aggregate set west", &["zone=eu-1", "nodes=[node-a]"])
+        .await;
+    assert!(ran.err.contains("configure --show 2"), "{ran:?}");
+    let ran = cluster.ctl("configure --show 2").await;
+    assert_eq!(ran.out, commented);
     done("aggregate set west", &["labels={ssd: \"true\"}"]).await;
     done("node label node-b rack=r7", &[]).await;
     done("node resource node-b gpu=2", &[]).await;

@@ -2,7 +2,8 @@
 //! without an editor. Each reads the configuration in force, changes one entry, and puts the whole into force, unless another
 //! version came between.
 //!
-//! The document is written again from what is in it: comments are lost. What a value may be is the scheduler's to say.
+//! The document is written again from what is in it. Comments are lost, which is said; the version before has them. What a
+//! value may be is the scheduler's to say.
 
 use serde_yaml::{Mapping, Value};
 
@@ -12,6 +13,7 @@ use crate::ctl::commands::configure::{Change, put};
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
 use crate::ctl::resolve::ResolveError;
+use crate::printable::Printable;
 
 /// A list of entries in the configuration: the keys that lead to it, and the key that an entry is known by.
 #[derive(Debug, Clone, Copy)]
@@ -144,7 +146,7 @@ async fn delete(
         let name = name.to_owned();
         return Err(ResolveError::NotFound { kind, name }.into());
     }
-    send(context, &root, part.current, note).await
+    send(context, (&document, &root), part.current, note).await
 }
 
 /// Changes the configuration in force, and puts it into force.
@@ -161,7 +163,7 @@ async fn edit(
                 .to_owned(),
         ));
     }
-    send(context, &root, part.current, note).await
+    send(context, (&document, &root), part.current, note).await
 }
 
 fn parse(document: &[u8]) -> Result<Value, CommandError> {
@@ -177,7 +179,7 @@ fn parse(document: &[u8]) -> Result<Value, CommandError> {
 
 async fn send(
     context: &mut Context<'_>,
-    root: &Value,
+    (before, root): (&[u8], &Value),
     version: u64,
     note: String,
 ) -> Result<Exit, CommandError> {
@@ -188,7 +190,21 @@ async fn send(
         if_version: Some(version),
         note,
     };
-    put(context, text.into(), change).await
+    let done = put(context, text.into(), change).await?;
+    if has_comments(before) {
+        let said = format!(
+            "comments are not in the new version; `ciaoctl configure --show {version}` has them"
+        );
+        context.out.remark(&Printable::new(&said))?;
+    }
+    Ok(done)
+}
+
+/// Whether there are comments in a document, as far as lines show it: a `#` in a text counts as well.
+fn has_comments(document: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(document);
+    let mut lines = text.lines();
+    lines.any(|line| line.trim_start().starts_with('#') || line.contains(" #"))
 }
 
 /// Characters of a note that this makes: no more bytes than one may have.

@@ -19,7 +19,8 @@ fn outcome_of(told: [(u64, EndReport); 2]) -> (String, Option<i64>) {
     }
     let ended = world.ended("a");
     assert_eq!(ended.len(), 2, "{ended:?}");
-    let outcome = ended.iter().find(|run| !run.earlier).unwrap();
+    let outcome = ended.iter().find(|run| !run.earlier);
+    let outcome = outcome.expect("one is the latest");
     (outcome.node_uuid.clone(), outcome.exit_code)
 }
 
