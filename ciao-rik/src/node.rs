@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use ciao_scheduler::launcher::agent::{
     Action, Agent, Command, Features, HostFigures, Input, LaunchFault, Message, Numbering,
-    PressureLimits, Runs, Settings as AgentSettings, Workloads,
+    PressureLimits, Ran, Runs, Settings as AgentSettings, Workloads,
 };
 use ciao_scheduler::launcher::answers::Answers;
 use ciao_scheduler::net::address::{Backoff, Endpoint};
@@ -575,6 +575,7 @@ fn exited(instance: &str) -> Input {
         instance: instance.to_owned(),
         code: None,
         by_itself: false,
+        ran: Ran::default(),
     }
 }
 

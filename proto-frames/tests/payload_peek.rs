@@ -195,6 +195,7 @@ const RESOURCES_SOURCE: &str = include_str!("../src/payload/requested_resources.
 const SCHEDULING_SOURCE: &str = include_str!("../../sched-model/src/scheduling.rs");
 const READY_SOURCE: &str = include_str!("../src/payload/ready.rs");
 const STATS_SOURCE: &str = include_str!("../src/payload/stats.rs");
+const FACTS_SOURCE: &str = include_str!("../../sched-model/src/end_facts.rs");
 const END_SOURCE: &str = include_str!("../src/payload/instance_end.rs");
 
 const IN_START: &[Place<'_>] = &[
@@ -232,6 +233,7 @@ const IN_STATS: &[Place<'_>] = &[
     ("InstanceStat", STATS_SOURCE, &["instances"]),
     ("Requested", STATS_SOURCE, &["instances", "requested"]),
     ("InstanceEnd", END_SOURCE, &["ended"]),
+    ("EndFacts", FACTS_SOURCE, &["ended", "facts"]),
 ];
 
 /// The keys that a type declares in its source.

@@ -7,10 +7,11 @@ use proptest::prelude::*;
 
 use proto_frames::payload::peek::{self, ReadyPeek, StartPeek, StatsPeek};
 use proto_frames::payload::{
-    CommandRefused, DeleteFailure, EndKind, InstanceDeleted, InstanceEnd, InstancePlaced,
-    InstanceStat, InstanceState, Network, NodeConnected, NodeType, NodeView, Payload, Query,
-    QueryKind, QueryResult, Ready, RefreshCnci, RefusalReason, Requested, Requirements, Start,
-    StartFailure, StartFailureReason, Stats, Storage, TenantAdded, Topic, Watch,
+    CommandRefused, DeleteFailure, EndFacts, EndKind, EndWhy, InstanceDeleted, InstanceEnd,
+    InstancePlaced, InstanceStat, InstanceState, Network, NodeConnected, NodeType, NodeView,
+    Payload, Query, QueryKind, QueryResult, Ready, RefreshCnci, RefusalReason, Requested,
+    Requirements, Start, StartFailure, StartFailureReason, Stats, Storage, TenantAdded, Topic,
+    Watch,
 };
 
 fn start(rest: &str) -> Start {
@@ -417,8 +418,14 @@ proptest! {
             exit_code,
             reason: StartFailureReason::from(text.as_str()),
             age_ms: restart.then_some(seq),
-            detail: text,
+            detail: text.clone(),
             restart,
+            facts: restart.then(|| Box::new(EndFacts {
+                ran_ms: Some(seq),
+                why: EndWhy::from(text.as_str()),
+                cpu_ms: exit_code.map(|_| seq),
+                ..EndFacts::default()
+            })),
         });
         let stats = Stats {
             instances: instances.collect(),
@@ -451,6 +458,14 @@ fn every_field_of_an_instance_and_of_an_end_is_read_in_the_plain_style() {
         reason: "full_cn".into(),
         detail: "no room".to_owned(),
         restart: true,
+        facts: Some(Box::new(EndFacts {
+            ran_ms: Some(1),
+            why: EndWhy::Oom,
+            peak_kib: Some(2),
+            cpu_ms: Some(3),
+            output_bytes: Some(4),
+            restarts: 5,
+        })),
     };
     let instance = InstanceStat {
         instance_uuid: "b".to_owned(),

@@ -1,6 +1,6 @@
 //! InstanceDeleted, InstanceStopped, InstancePlaced, InstanceQueued and InstanceState: what became of an instance.
 
-use crate::{record, words};
+use crate::{EndFacts, record, words};
 
 record! {
     /// `instance_deleted: {instance_uuid}`: it is gone for good.
@@ -11,6 +11,8 @@ record! {
         exit_code: Option<i64> as "exit_code" unless empty,
         /// Number of this end, where its launcher numbers them: the same as in `ended` of STATS (added by this project).
         seq: Option<u64> as "seq" unless empty,
+        /// What else its launcher knows of the run (added by this project).
+        facts: Option<Box<EndFacts>> as "facts" unless empty,
     }
 }
 
@@ -27,6 +29,8 @@ record! {
         exited: bool as "exited" unless empty,
         /// As in InstanceDeleted (added by this project).
         seq: Option<u64> as "seq" unless empty,
+        /// As in InstanceDeleted (added by this project).
+        facts: Option<Box<EndFacts>> as "facts" unless empty,
     }
 }
 

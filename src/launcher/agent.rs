@@ -42,7 +42,7 @@ mod workloads;
 pub(crate) use commands::is_file_name;
 pub use commands::{Command, MAX_INSTANCE_ID_LEN};
 pub use devices::{Devices, MAX_DEVICES};
-pub use ends::{End, How, MAX_ENDS_PER_STATS, MAX_UNRECORDED_ENDS, Numbering};
+pub use ends::{End, How, MAX_ENDS_PER_STATS, MAX_UNRECORDED_ENDS, Numbering, Ran, Why};
 pub use instances::LaunchFault;
 pub use messages::Message;
 pub use pressure::{Pressure, PressureLimits};
@@ -173,6 +173,8 @@ pub enum Input {
         code: Option<i32>,
         /// Whether it is known that no stop had been requested.
         by_itself: bool,
+        /// What else is known of the run.
+        ran: Ran,
     },
     /// The answer to [`AgentAction::Freeze`].
     Frozen {
@@ -453,7 +455,11 @@ impl Agent {
                 instance,
                 code,
                 by_itself,
-            } => self.exited(now, &instance, code, by_itself),
+                ran,
+            } => {
+                self.note_ran(&instance, ran);
+                self.exited(now, &instance, code, by_itself);
+            }
             Input::Frozen { instance, result } => self.frozen(now, &instance, result),
             Input::Thawed { instance, result } => self.thawed(now, &instance, result),
             Input::LimitsSet { instance, result } => self.limits_set(now, &instance, result),

@@ -206,6 +206,18 @@ impl Cgroup {
         value_of(&stat, "anon").unwrap_or(0)
     }
 
+    /// The most memory that the group has held at a time, in bytes; `None` before Linux 5.19.
+    pub(crate) fn peak_bytes(&self) -> Option<u64> {
+        let peak = fs::read_to_string(self.path.join("memory.peak")).ok()?;
+        peak.trim_end().parse().ok()
+    }
+
+    /// Processor time of all processes that are or were in the group.
+    pub(crate) fn cpu_time(&self) -> Option<Duration> {
+        let stat = fs::read_to_string(self.path.join("cpu.stat")).ok()?;
+        value_of(&stat, "usage_usec").map(Duration::from_micros)
+    }
+
     /// Whether the kernel can freeze it; not before Linux 5.2.
     pub(crate) fn has_freezer(&self) -> bool {
         self.path.join("cgroup.freeze").exists()

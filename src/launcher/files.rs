@@ -51,6 +51,11 @@ impl InstanceDir {
         self.0.join("exit.json")
     }
 
+    /// Figures of its run ([`super::agent::Ran`]); written by the supervisor before its last act.
+    pub(crate) fn ran(&self) -> PathBuf {
+        self.0.join("ran.json")
+    }
+
     /// How the launcher has told its end ([`Over`]); written by the launcher, once.
     pub(crate) fn over(&self) -> PathBuf {
         self.0.join("over.json")

@@ -24,7 +24,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tracing::{debug, error};
 
-use super::agent::{AgentAction, Input, LaunchFault, ProcessFate, Workload};
+use super::agent::{AgentAction, Input, LaunchFault, ProcessFate, Ran, Workload};
 use super::backlog::Backlog;
 use super::cgroup::Tree;
 use super::control::{self, Answer, Request};
@@ -337,6 +337,8 @@ impl Processes {
             if let Some(mut child) = child {
                 orphans::reap_supervisor(&mut child);
             }
+            // Before what is left is ended: that may remove the directory.
+            let ran = ran(&dir);
             let (code, by_itself) = match ended(&dir) {
                 Some(ProcessFate::Ended(code)) => (code, false),
                 Some(ProcessFate::EndedByItself(code)) => (Some(code), true),
@@ -350,6 +352,7 @@ impl Processes {
                 instance,
                 code,
                 by_itself,
+                ran,
             };
             let _ = events.send(ProcessEvent::Other(exited)).await;
         });
@@ -465,4 +468,10 @@ fn ended(dir: &InstanceDir) -> Option<ProcessFate> {
         }
         Ok(None) | Err(_) => None,
     }
+}
+
+/// What the supervisor of an instance without one has noted of its run; nothing where it could not. What a workload has
+/// put there instead counts for nothing that matters: its own figures.
+fn ran(dir: &InstanceDir) -> Ran {
+    read_json(&dir.ran()).ok().flatten().unwrap_or_default()
 }

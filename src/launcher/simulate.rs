@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::agent::{
-    AgentAction, Demand, HostFigures, Input, InstanceRecord, Pressure, Stage, Usage, Workload,
+    AgentAction, Demand, HostFigures, Input, InstanceRecord, Pressure, Ran, Stage, Usage, Workload,
 };
 
 /// Exit code of a simulated workload that was asked to end: minus the signal.
@@ -161,6 +161,7 @@ impl Simulated {
                 instance,
                 code: Some(0),
                 by_itself: true,
+                ran: self.ran(),
             },
             None => Input::Tick,
         }
@@ -183,7 +184,19 @@ impl Simulated {
             instance,
             code: Some(code),
             by_itself: false,
+            ran: Ran::default(),
         });
+    }
+
+    /// What a workload is said to have done that has come to its end: it took as long as it was to.
+    fn ran(&self) -> Ran {
+        Ran {
+            ran_ms: self
+                .simulation
+                .run
+                .map(|run| u64::try_from(run.as_millis()).unwrap_or(u64::MAX)),
+            ..Ran::default()
+        }
     }
 
     /// Freezes a workload. One that ends by itself has as long to run afterwards as it had before.

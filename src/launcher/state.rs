@@ -424,7 +424,10 @@ impl StateDir {
     /// Frees the room that an instance takes that is gone, where that cannot be put on record: what is left says how it
     /// ended.
     fn strip(&self, dir: &InstanceDir) {
-        self.strip_to(&dir.0, &[dir.record(), dir.supervision(), dir.ended()]);
+        self.strip_to(
+            &dir.0,
+            &[dir.record(), dir.supervision(), dir.ended(), dir.ran()],
+        );
     }
 
     fn strip_to(&self, dir: &Path, rest: &[PathBuf]) {

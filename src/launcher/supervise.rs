@@ -29,6 +29,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
+use super::agent::Ran;
 use super::control::{Answer, Asked, ControlSocket, Request};
 use super::files::{
     Ended, InstanceDir, Launch, Obstacle, Reserved, Supervision, create_json, read_json, write_json,
@@ -39,6 +40,7 @@ use output::Output;
 use processes::{Processes, signal_each};
 
 mod exec;
+mod figures;
 mod output;
 mod processes;
 
@@ -117,7 +119,9 @@ fn supervise(dir: &InstanceDir) -> io::Result<()> {
             }
         };
         say("\n");
-        let ended = watch.until_ended(signals, socket).await?;
+        let (ended, ran) = watch.until_ended(signals, socket).await?;
+        // First, because the exit file is what the launcher waits for. Without it only figures are missing.
+        let _ = write_json(&dir.ran(), &ran);
         exit.write_json(&ended).or_else(|error| match error.kind() {
             // The workload, or somebody else, has removed the directory: the exit code is wanted all the same.
             io::ErrorKind::NotFound => {
@@ -182,6 +186,7 @@ async fn begin(dir: &InstanceDir) -> Result<Watch, Obstacle> {
         return Err(Obstacle::of("cannot make its cgroup", &error));
     }
     let processes = Processes::new(launch.group, launch.limits);
+    let began = figures::SinceBoot::now();
     match start(dir, pipe) {
         Ok(leader) => Ok(Watch {
             output,
@@ -192,6 +197,7 @@ async fn begin(dir: &InstanceDir) -> Result<Watch, Obstacle> {
             processes,
             lease,
             job: None,
+            began,
         }),
         Err(obstacle) => {
             processes.gone().await;
@@ -259,6 +265,8 @@ struct Watch {
     lease: Option<lease::Watch>,
     /// The request that is being seen to. Beside everything else: it may take time, and an end may not.
     job: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    /// When it was started.
+    began: figures::SinceBoot,
 }
 
 impl Watch {
@@ -270,7 +278,7 @@ impl Watch {
         mut self,
         mut signals: Signals,
         socket: ControlSocket,
-    ) -> io::Result<Ended> {
+    ) -> io::Result<(Ended, Ran)> {
         let mut look = tokio::time::interval(OUTPUT_LOOK_INTERVAL);
         while self.reap()? {
             tokio::select! {
@@ -284,13 +292,16 @@ impl Watch {
                 _ = look.tick() => self.output.limit(),
             }
         }
+        // The cgroup, which is asked, is removed next.
+        let mut ran = figures::of_ended(self.processes.group(), self.began);
         self.processes.gone().await;
-        self.output.finish();
+        ran.output_bytes = Some(self.output.finish());
         let code = self.status.and_then(exit_code);
-        Ok(match code.filter(|_| self.by_itself) {
+        let ended = match code.filter(|_| self.by_itself) {
             Some(code) => Ended::ByItself(code),
             None => Ended::Exited(code),
-        })
+        };
+        Ok((ended, ran))
     }
 
     /// Does what a signal asks for; `None` stands for SIGCHLD, which the caller's next `reap` handles. A request under

@@ -1,6 +1,6 @@
 //! Workloads as real processes: how they begin, what they are given, what they may take, how they end.
 
-use proto_frames::payload::{Payload, Start, StartFailureReason, TraceReport};
+use proto_frames::payload::{InstanceStopped, Payload, Start, StartFailureReason, TraceReport};
 use proto_frames::{Frame, Kind, Message, Role, Timestamp, Trace, TraceNode, Uuid};
 
 use crate::world::{World, runs, shell, supervisor, until};
@@ -15,6 +15,24 @@ async fn a_process_runs_with_its_output_in_a_file_and_its_exit_code_reported() {
     .await;
     assert_eq!(peer.stopped().await, ("a".to_owned(), Some(7)));
     assert_eq!(world.output("a"), "to standard output\nto standard error\n");
+}
+
+#[tokio::test]
+async fn what_a_run_used_is_reported_with_its_end() {
+    let (_world, _launcher, mut peer) = World::connected(&[]).await;
+    // A processor for as long as the shell itself counts 0.2 s, 32 MiB in a child that is gone, and 12 bytes.
+    let script = "head -c 33554432 /dev/zero | tail -n 1 > /dev/null; \
+                  while [ $(awk '{print $14 + $15}' /proc/$$/stat) -lt 20 ]; do :; done; echo twelve bytes";
+    peer.shell("a", script).await;
+    let frame = peer.answer().await;
+    let stopped = InstanceStopped::decode(&frame.payload).unwrap();
+    assert_eq!(stopped.exit_code, Some(0));
+    let facts = stopped.facts.unwrap();
+    assert!(facts.cpu_ms >= Some(200), "{facts:?}");
+    assert!(facts.ran_ms >= Some(200), "{facts:?}");
+    assert!(facts.peak_kib >= Some(32 * 1024), "{facts:?}");
+    assert_eq!(facts.output_bytes, Some(13));
+    assert_eq!((facts.why.as_str(), facts.restarts), ("", 0));
 }
 
 #[tokio::test]

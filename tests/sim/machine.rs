@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use ciao_scheduler::launcher::agent::{
     AgentAction, Features, HostFigures, Input, InstanceRecord, LaunchFault, Numbering,
-    PressureLimits, ProcessFate, Recovered, Runs, Settings, Stage, Usage,
+    PressureLimits, ProcessFate, Ran, Recovered, Runs, Settings, Stage, Usage,
 };
 use fastrand::Rng;
 use proto_frames::Uuid;
@@ -209,6 +209,7 @@ impl Machine {
             found: found(record),
             age: Duration::ZERO,
             ended_ago: ended_ago(record),
+            ran: Ran::default(),
             record: record.clone(),
         };
         self.records.values().map(recovered).collect()
@@ -423,6 +424,7 @@ impl World {
             instance: names::instance_uuid(instance),
             code: Some(code),
             by_itself,
+            ran: Ran::default(),
         };
         let machine = at;
         self.facts.push(Fact::Ended {

@@ -1,6 +1,6 @@
 //! How an instance ended on its node, as a launcher keeps it until the scheduler has it on record (added by this project).
 
-use sched_model::{record, words};
+use sched_model::{EndFacts, record, words};
 
 use super::StartFailureReason;
 
@@ -24,6 +24,8 @@ record! {
         detail: String as "detail" unless empty,
         /// Whether that START was a restart.
         restart: bool as "restart" unless empty,
+        /// What else is known of the run.
+        facts: Option<Box<EndFacts>> as "facts" unless empty,
     }
 }
 

@@ -213,6 +213,13 @@ ended:
   how: stopped
   exit_code: -9
   age_ms: 5400
+  facts:
+    ran_ms: 90500
+    why: time_limit
+    peak_kib: 262144
+    cpu_ms: 61230
+    output_bytes: 4096
+    restarts: 2
 - seq: 4294967298
   instance_uuid: fe2970fa-7b36-460b-8b79-9eb4745e62f2
   how: failed

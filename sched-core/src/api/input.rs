@@ -4,7 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sched_model::{Reloaded, Role, StartFailureReason, Uuid};
+use sched_model::{EndFacts, Reloaded, Role, StartFailureReason, Uuid};
 
 use crate::api::action::Message;
 use crate::api::command::Command;
@@ -412,6 +412,8 @@ pub struct EndReport {
     pub exit_code: Option<i64>,
     /// How long ago it ended; `None` = not known.
     pub ago: Option<Duration>,
+    /// What else its launcher knows of the run, if anything.
+    pub facts: Option<Box<EndFacts>>,
     /// The InstanceDeleted or InstanceStopped that tells it.
     pub parcel: Parcel,
 }

@@ -358,8 +358,35 @@ pub struct RunRecord {
     /// Nodes of earlier runs of the instance with their numbers, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub earlier_runs: Vec<(Uuid, u32)>,
+    /// What its launcher knows of it beyond that. Records of earlier versions lack it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub facts: Option<FactsRecord>,
     /// What became of it, oldest first.
     pub history: Vec<Event>,
+}
+
+/// What a launcher has said of a run that is over: [`sched_model::EndFacts`].
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FactsRecord {
+    /// How long it ran, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ran_ms: Option<u64>,
+    /// What ended it, in the protocol's word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<Box<str>>,
+    /// The most memory that it had at a time, in KiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_kib: Option<u64>,
+    /// Processor time, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_ms: Option<u64>,
+    /// Bytes that it wrote to its output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_bytes: Option<u64>,
+    /// How often its launcher started it again.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub restarts: u32,
 }
 
 /// A drain under way.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use sched_model::{CommandFailure, InstanceStateEvent, StartFailureReason};
+use sched_model::{CommandFailure, EndFacts, InstanceStateEvent, StartFailureReason};
 
 use crate::api::ids::InstanceId;
 use crate::api::input::{NodeReport, StatsReport};
@@ -38,6 +38,8 @@ pub enum Report {
         seq: u64,
         /// The exit status, or minus the signal that ended it; `None` = not known.
         exit_code: Option<i64>,
+        /// What else is known of the run, if anything.
+        facts: Option<Box<EndFacts>>,
         /// What it says without that.
         told: Box<Report>,
     },

@@ -119,10 +119,11 @@ impl Scheduler {
             Report::Numbered {
                 seq,
                 exit_code,
+                facts,
                 told,
             } => {
-                let end = KnownEnd::new(now, seq, exit_code, None);
-                self.numbered(id, parcel, end, *told);
+                let end = KnownEnd::new(now, seq, (exit_code, facts), None);
+                self.numbered(id, parcel, &end, *told);
             }
             Report::Ready(report) => self.ready(now, id, report),
             Report::Stats(report) => self.stats(now, id, parcel, *report),

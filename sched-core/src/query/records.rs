@@ -1,14 +1,14 @@
 //! From what is known to what is written to disk: one record each of an instance, a run, a node, and the claims on it.
 
-use sched_model::{PhaseName, Uuid};
+use sched_model::{EndFacts, PhaseName, Uuid};
 
 use crate::api::cause::Cause;
 use crate::api::clock::whole_ms;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::record;
 use crate::api::record::{
-    ClaimRecord, ClaimsRecord, DrainRecord, InstanceRecord, Life, LostDelete, NodeRecord, Record,
-    RunRecord,
+    ClaimRecord, ClaimsRecord, DrainRecord, FactsRecord, InstanceRecord, Life, LostDelete,
+    NodeRecord, Record, RunRecord,
 };
 use crate::cluster::Cluster;
 use crate::cluster::ledger::{ClaimState, Entry, Ledger, Remains};
@@ -125,6 +125,7 @@ impl Sight<'_> {
             ended_ms: run.reported_end().map(|at| self.clock.unix_ms(at)),
             ran_on: run.numbers().node(),
             earlier_runs: run.numbers().earlier().to_vec(),
+            facts: run.facts().map(facts_record),
             history: run.events().map(|it| self.event_record(&it)).collect(),
         })))
     }
@@ -297,4 +298,18 @@ pub(crate) fn is_lost_with(
     key: NodeKey,
 ) -> impl Fn(&InstanceId, &Entry) -> bool {
     move |instance, entry| entry.is_remembered() || cluster.placement(instance) == Some(key)
+}
+
+/// What is put on disk of a run's figures.
+fn facts_record(facts: &EndFacts) -> FactsRecord {
+    FactsRecord {
+        ran_ms: facts.ran_ms,
+        why: Some(facts.why.as_str())
+            .filter(|why| !why.is_empty())
+            .map(Box::from),
+        peak_kib: facts.peak_kib,
+        cpu_ms: facts.cpu_ms,
+        output_bytes: facts.output_bytes,
+        restarts: facts.restarts,
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sched_model::Uuid;
+use sched_model::{EndFacts, Uuid};
 
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::InstanceState;
@@ -40,7 +40,7 @@ pub(crate) struct BeforeEnd {
 }
 
 /// What a launcher that numbers ends reports of one.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct KnownEnd {
     /// Its number on the node.
     pub(crate) seq: u64,
@@ -48,6 +48,8 @@ pub(crate) struct KnownEnd {
     pub(crate) exit_code: Option<i64>,
     /// When it happened; `None` = not known.
     pub(crate) at: Option<Instant>,
+    /// What else is known of the run, if anything.
+    pub(crate) facts: Option<Box<EndFacts>>,
 }
 
 impl KnownEnd {
@@ -55,13 +57,14 @@ impl KnownEnd {
     pub(crate) fn new(
         now: Instant,
         seq: u64,
-        exit_code: Option<i64>,
+        (exit_code, facts): (Option<i64>, Option<Box<EndFacts>>),
         ago: Option<Duration>,
     ) -> Self {
         Self {
             seq,
             exit_code,
             at: ago.and_then(|ago| now.checked_sub(ago)),
+            facts,
         }
     }
 }
@@ -155,7 +158,7 @@ impl Sight<'_> {
         &self,
         key: NodeKey,
         instance: &InstanceId,
-        end: KnownEnd,
+        end: &KnownEnd,
     ) -> Option<u32> {
         let node = self.cluster.node(key);
         if let Some(managed) = self.instances.get(instance) {

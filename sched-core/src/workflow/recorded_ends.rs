@@ -98,7 +98,7 @@ impl Scheduler {
 
     /// An end that came in a frame of its own, with its number. Dropped if the number was dealt with, in a STATS or in
     /// this frame before. Adds the exit code to the run that the report ends.
-    pub(crate) fn numbered(&mut self, id: SessionId, parcel: Parcel, end: KnownEnd, told: Report) {
+    pub(crate) fn numbered(&mut self, id: SessionId, parcel: Parcel, end: &KnownEnd, told: Report) {
         let session = self.peers.get(id).filter(|it| it.numbers_ends());
         if let Some(key) = session.and_then(Session::node) {
             let uuid = self.cluster.uuid(key);
@@ -135,8 +135,9 @@ impl Scheduler {
             exit_code,
             ago,
             seq,
+            facts,
         } = end;
-        let end = KnownEnd::new(now, seq, exit_code, ago);
+        let end = &KnownEnd::new(now, seq, (exit_code, facts), ago);
         let (before, ended) = (self.instances.last_run(), instance.clone());
         let is_known = self.cluster.entry(key, &instance).is_some();
         if !is_known {
@@ -184,8 +185,9 @@ impl Scheduler {
         let instance = &end.instance;
         let before = self.sight().before_end(key, instance);
         self.run_is_over(key, instance, before, &Cause::EndedAndBegan);
-        let known = KnownEnd::new(self.now, end.seq, end.exit_code, end.ago);
-        self.note_exit(before.last_run(), instance, (Some(key), known));
+        let known = (end.exit_code, end.facts.clone());
+        let known = KnownEnd::new(self.now, end.seq, known, end.ago);
+        self.note_exit(before.last_run(), instance, (Some(key), &known));
         // Whether its room is to be released does not matter: it has it again.
         let _ = self.cluster.end(key, instance, Ended::Gone);
     }

@@ -8,13 +8,13 @@
 
 use std::time::{Duration, Instant};
 
-use sched_model::{PhaseName, StartFailureReason, Topic, Uuid};
+use sched_model::{EndFacts, EndWhy, PhaseName, StartFailureReason, Topic, Uuid};
 
 use crate::Scheduler;
 use crate::api::cause::Cause;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::parcel::Parcel;
-use crate::api::record::RunRecord;
+use crate::api::record::{FactsRecord, RunRecord};
 use crate::api::report::{KeptRun, KeptRuns, Report};
 use crate::api::rules::TenantId;
 use crate::api::sent::CommandName;
@@ -36,7 +36,7 @@ impl Scheduler {
         instance: &InstanceId,
         told: &Report,
         parcel: &Parcel,
-        end: KnownEnd,
+        end: &KnownEnd,
     ) -> bool {
         if !matches!(
             told.end(),
@@ -67,6 +67,7 @@ impl Scheduler {
             end.exit_code,
             Some(before_later(end.at.unwrap_or(self.now))),
         );
+        run.set_facts(end.facts.as_deref());
         self.instances.note_run(run);
         let closes = |run: &mut Run| run.note_earlier_over(uuid);
         self.instances.amend_last_run(instance, |_| true, closes);
@@ -87,9 +88,12 @@ impl Scheduler {
         &mut self,
         before: u64,
         instance: &InstanceId,
-        (key, end): (Option<NodeKey>, KnownEnd),
+        (key, end): (Option<NodeKey>, &KnownEnd),
     ) {
-        let set_end = |run: &mut Run| run.set_end(end.seq, end.exit_code, end.at);
+        let set_end = |run: &mut Run| {
+            run.set_end(end.seq, end.exit_code, end.at);
+            run.set_facts(end.facts.as_deref());
+        };
         if !self.instances.amend_run(before, instance, set_end) {
             // It may have completed a run that was noted long before.
             let node = key.map(|key| self.cluster.uuid(key));
@@ -113,7 +117,7 @@ impl Scheduler {
     /// Whether an end is that of a run of which nothing was heard: its START was carried out after the end of the latest run
     /// on that node, and it was deleted before it was listed. What is deleted of a run that is over has the exit code
     /// of that run.
-    fn is_unseen_run(&self, key: NodeKey, instance: &InstanceId, end: KnownEnd) -> bool {
+    fn is_unseen_run(&self, key: NodeKey, instance: &InstanceId, end: &KnownEnd) -> bool {
         let node = self.cluster.uuid(key);
         let last = self.instances.last_run_of(instance);
         let has_run_since = |run: &Run| {
@@ -199,10 +203,23 @@ impl Scheduler {
         let numbers = RunNumbers::restored(record.run, record.ran_on, record.earlier_runs);
         let ended = record.ended_ms.map(|at_ms| self.clock.instant_of(at_ms));
         let mut run = run.numbered(numbers, ended);
+        run.set_facts(record.facts.as_ref().map(facts_of).as_ref());
         run.set_unsent(record.is_unsent.then_some(UnsentFailure {
             is_restart: record.is_restart,
         }));
         self.instances.restore_run(number, run);
         self.note_changed_runs();
+    }
+}
+
+/// Figures of a run from their record.
+fn facts_of(record: &FactsRecord) -> EndFacts {
+    EndFacts {
+        ran_ms: record.ran_ms,
+        why: record.why.as_deref().map(EndWhy::from).unwrap_or_default(),
+        peak_kib: record.peak_kib,
+        cpu_ms: record.cpu_ms,
+        output_bytes: record.output_bytes,
+        restarts: record.restarts,
     }
 }

@@ -20,8 +20,8 @@ use std::time::Instant;
 use proto_frames::Uuid;
 use proto_frames::payload::cut::cut;
 use proto_frames::payload::{
-    EndKind, EndsRecorded, InstanceDeleted, InstanceEnd, InstanceStopped, PayloadError,
-    StartFailure, StartFailureReason,
+    EndFacts, EndKind, EndWhy, EndsRecorded, InstanceDeleted, InstanceEnd, InstanceStopped,
+    PayloadError, StartFailure, StartFailureReason,
 };
 use serde::{Deserialize, Serialize};
 use tracing::warn;
@@ -34,7 +34,7 @@ use super::{Agent, Link, Message, Removal};
 pub const MAX_UNRECORDED_ENDS: usize = 8192;
 
 /// Most ends in one STATS, those that have waited longest; the others come in the next, once these are on record. With
-/// some 150 bytes each they take a tenth of what a payload may have (4 MiB); instances take the rest.
+/// some 250 bytes each they take an eighth of what a payload may have (4 MiB); instances take the rest.
 pub const MAX_ENDS_PER_STATS: usize = 2048;
 
 /// Longest text about a failed START that is kept with its end, in bytes.
@@ -63,6 +63,73 @@ pub struct End {
     /// Its process's exit code, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<i32>,
+    /// What else is known of the run. Records of earlier launchers lack it.
+    #[serde(default, skip_serializing_if = "Ran::is_empty")]
+    pub ran: Ran,
+}
+
+/// Figures of a run that is over; what is not known is left out. Its supervisor's, as a rule.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ran {
+    /// How long it ran from its first start, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ran_ms: Option<u64>,
+    /// What ended it, where that was no command and not itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<Why>,
+    /// The most memory that it had at a time, in KiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_kib: Option<u64>,
+    /// Processor time of all its processes, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_ms: Option<u64>,
+    /// Bytes that it has written to its output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_bytes: Option<u64>,
+    /// How often it was started again here.
+    #[serde(skip_serializing_if = "is_none")]
+    pub restarts: u32,
+}
+
+/// What ended a run, other than itself and commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// It had run for as long as it may.
+    TimeLimit,
+    /// It needed more memory than it may have.
+    Oom,
+}
+
+impl Ran {
+    /// Whether nothing is known.
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// As the scheduler is told it; `None` where nothing is known.
+    fn facts(&self) -> Option<Box<EndFacts>> {
+        let facts = EndFacts {
+            ran_ms: self.ran_ms,
+            why: match self.why {
+                Some(Why::TimeLimit) => EndWhy::TimeLimit,
+                Some(Why::Oom) => EndWhy::Oom,
+                None => EndWhy::default(),
+            },
+            peak_kib: self.peak_kib,
+            cpu_ms: self.cpu_ms,
+            output_bytes: self.output_bytes,
+            restarts: self.restarts,
+        };
+        (!self.is_empty()).then(|| Box::new(facts))
+    }
+}
+
+/// Whether a count need not be written.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 /// How an instance ended.
@@ -157,10 +224,21 @@ impl Ends {
     }
 
     /// Gives an end the next number and keeps it.
-    fn add(&mut self, now: Instant, instance: &str, how: How, code: Option<i32>) -> u64 {
+    fn add(
+        &mut self,
+        now: Instant,
+        instance: &str,
+        (how, code, ran): (How, Option<i32>, Ran),
+    ) -> u64 {
         self.last += 1;
         let seq = self.last;
-        self.insert(instance, End { seq, how, code }, Some(now));
+        let end = End {
+            seq,
+            how,
+            code,
+            ran,
+        };
+        self.insert(instance, end, Some(now));
         seq
     }
 
@@ -262,7 +340,8 @@ impl Agent {
         let Some(instance) = self.instances.get_mut(id) else {
             return;
         };
-        let seq = self.ends.add(now, id, how, code);
+        let ran = std::mem::take(&mut instance.ran);
+        let seq = self.ends.add(now, id, (how, code, ran));
         instance.ends.push(seq);
         instance.return_devices();
         self.persist(id);
@@ -416,6 +495,7 @@ fn message(instance: &str, end: &End, seq: Option<u64>) -> Message {
             instance_uuid,
             exit_code,
             seq,
+            facts: end.ran.facts(),
         }),
         How::Exited | How::Removed(Removal::Stopped | Removal::CutOff) | How::Failed { .. } => {
             Message::InstanceStopped(InstanceStopped {
@@ -424,6 +504,7 @@ fn message(instance: &str, end: &End, seq: Option<u64>) -> Message {
                 cut_off: end.how == How::Removed(Removal::CutOff),
                 exited: end.how == How::Exited,
                 seq,
+                facts: end.ran.facts(),
             })
         }
     }
@@ -440,6 +521,7 @@ fn row(unrecorded: &Unrecorded, now: Instant) -> InstanceEnd {
         instance_uuid: instance.to_owned(),
         age_ms: age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
         exit_code: end.code.map(i64::from),
+        facts: end.ran.facts(),
         ..InstanceEnd::default()
     };
     let how = match &end.how {

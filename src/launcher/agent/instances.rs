@@ -24,7 +24,7 @@ use std::time::Instant;
 
 use proto_frames::payload::{Digest, Start, StartFailure, StartFailureReason};
 
-use super::ends::How;
+use super::ends::{How, Ran};
 use super::{
     About, Agent, AgentAction, Demand, Devices, MAX_EXITED, Message, Removal, Runs, Usage,
     Workload, images_of,
@@ -62,6 +62,8 @@ pub(super) struct Instance {
     pub(super) is_introduced: bool,
     /// The numbers of its ends that are not on record, oldest first: also of earlier runs.
     pub(super) ends: Vec<u64>,
+    /// What is known of the run that ends now; told with its end.
+    pub(super) ran: Ran,
 }
 
 /// How far an instance is on this node: the launcher's own state machine of it, beside which the scheduler keeps one of
@@ -203,6 +205,7 @@ impl Agent {
             about: About::of(start),
             since: now,
             is_introduced: false,
+            ran: Ran::default(),
         };
         self.instances.insert(id.clone(), instance);
         self.assign_devices(id);
@@ -288,6 +291,13 @@ impl Agent {
             };
         }
         self.ended(now, id, How::failed(&failure), None, Some(failure));
+    }
+
+    /// Notes figures of a run whose end is told next.
+    pub(super) fn note_ran(&mut self, id: &str, ran: Ran) {
+        if let Some(instance) = self.instances.get_mut(id) {
+            instance.ran = ran;
+        }
     }
 
     /// All its processes have ended. If that was `by_itself`, a stop that it was to be ended with came too late: the

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use proto_frames::payload::Digest;
 use serde::{Deserialize, Serialize};
 
-use super::ends::End;
+use super::ends::{End, Ran};
 use super::instances::{Instance, InstancePhase};
 use super::transitions::MAX_THAWS;
 use super::{About, Agent, AgentAction, Demand, Devices, Duty, images_of};
@@ -147,6 +147,8 @@ pub struct Recovered {
     pub age: Duration,
     /// How long ago it ended, where it has; `None` = not known.
     pub ended_ago: Option<Duration>,
+    /// What is known of the run, where it ended meanwhile.
+    pub ran: Ran,
 }
 
 impl Agent {
@@ -161,10 +163,11 @@ impl Agent {
                 found,
                 age,
                 ended_ago,
+                ran,
             } = recovered;
             let since = now.checked_sub(age).unwrap_or(now);
             let id = record.instance.clone();
-            self.recover_instance(now, record, &found, since);
+            self.recover_instance(now, record, (&found, ran), since);
             let latest = self.instances.get(&id).and_then(|it| it.ends.last());
             if let Some(&seq) = latest {
                 let at = ended_ago.and_then(|ago| now.checked_sub(ago));
@@ -186,7 +189,7 @@ impl Agent {
         &mut self,
         now: Instant,
         record: InstanceRecord,
-        found: &ProcessFate,
+        (found, ran): (&ProcessFate, Ran),
         since: Instant,
     ) {
         let images = record.images();
@@ -232,6 +235,7 @@ impl Agent {
             about: record.about,
             since,
             is_introduced: false,
+            ran,
         };
         self.instances.insert(id.clone(), instance);
         match found {

@@ -16,8 +16,8 @@ use proto_frames::{Frame, Kind, Uuid};
 
 use super::{
     Action, Agent, AgentAction, Command, Features, HostFigures, Input, InstanceRecord, LaunchFault,
-    MIN_REPORT_GAP, Message, Numbering, Pressure, PressureLimits, ProcessFate, Recovered, Runs,
-    Settings, Usage, Workloads,
+    MIN_REPORT_GAP, Message, Numbering, Pressure, PressureLimits, ProcessFate, Ran, Recovered,
+    Runs, Settings, Usage, Workloads,
 };
 
 mod devices;
@@ -141,6 +141,7 @@ impl World {
             .map(|record| Recovered {
                 age: Duration::ZERO,
                 ended_ago: None,
+                ran: Ran::default(),
                 found: found(&record.instance),
                 record,
             })
@@ -236,6 +237,7 @@ impl World {
             instance: id.to_owned(),
             code: Some(code),
             by_itself: false,
+            ran: Ran::default(),
         });
     }
 

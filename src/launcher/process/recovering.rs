@@ -11,13 +11,13 @@ use std::time::Duration;
 use tracing::{debug, warn};
 
 use super::super::agent::{
-    Demand, Input, InstanceRecord, ProcessFate, Recovered, Removal, Stage, is_file_name,
+    Demand, Input, InstanceRecord, ProcessFate, Ran, Recovered, Removal, Stage, is_file_name,
 };
 use super::super::files::{InstanceDir, Supervision, create_json, read_json, write_json};
 use super::super::orphans;
 use super::super::procfs::{ProcStat, ProcessId};
 use super::super::supervise::WORD;
-use super::{ProcessEvent, Processes, Supervisor, ended, open_pid};
+use super::{ProcessEvent, Processes, Supervisor, ended, open_pid, ran};
 
 impl Processes {
     /// What is known from before, and what became of it. Called once, before anything is performed.
@@ -52,11 +52,13 @@ impl Processes {
             });
             let age = self.age_of(&record);
             let ended_ago = self.ended_ago(&record);
+            let ran = ran(&self.state().instance(&record.instance));
             Recovered {
                 record,
                 found,
                 age,
                 ended_ago,
+                ran,
             }
         };
         records.into_iter().zip(found).map(&mut known).collect()
@@ -80,6 +82,7 @@ impl Processes {
                 instance,
                 code: None,
                 by_itself: false,
+                ran: Ran::default(),
             };
             let _ = events.send(ProcessEvent::Other(exited)).await;
         });

@@ -18,6 +18,7 @@ use std::io::{self, PipeReader, PipeWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use parking_lot::Mutex;
@@ -60,6 +61,8 @@ struct Pump {
 struct Files {
     dir: InstanceDir,
     cutting: Mutex<()>,
+    /// Bytes that came through the pipe.
+    came: AtomicU64,
 }
 
 impl Output {
@@ -86,6 +89,7 @@ impl Output {
         let files = Files {
             dir: dir.clone(),
             cutting: Mutex::default(),
+            came: AtomicU64::default(),
         };
         Self {
             files: Arc::new(files),
@@ -103,8 +107,8 @@ impl Output {
     }
 
     /// Writes what is left in the pipe, when all processes are gone, and has the files within their limit; returns when
-    /// it is done.
-    pub(super) fn finish(mut self) {
+    /// it is done. How many bytes came through the pipe.
+    pub(super) fn finish(mut self) -> u64 {
         if let Some(Pump { thread, _until }) = self.pump.take() {
             drop(_until);
             let _ = thread.join();
@@ -114,6 +118,7 @@ impl Output {
         if self.files.are_too_large() {
             self.files.cut();
         }
+        self.files.came.load(Ordering::Relaxed)
     }
 
     /// Runs this on a thread of its own, if none is at work; true if it will be done.
@@ -169,7 +174,10 @@ fn pump(mut from: PipeReader, over: &PipeReader, mut sink: Sink) {
         }
         match from.read(&mut buffer) {
             Ok(0) => return,
-            Ok(len) => sink.write(&buffer[..len]),
+            Ok(len) => {
+                sink.files.came.fetch_add(len as u64, Ordering::Relaxed);
+                sink.write(&buffer[..len]);
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return,
         }

@@ -44,6 +44,11 @@ impl Processes {
         }
     }
 
+    /// The cgroup that they are in, if they have one of their own.
+    pub(super) fn group(&self) -> Option<&Cgroup> {
+        self.group.as_ref()
+    }
+
     /// Stops all of them and returns when they have stopped. If the wait is dropped, [`Processes::go_on`] undoes what
     /// was done.
     ///

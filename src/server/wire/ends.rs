@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use proto_frames::payload::peek::StatsPeek;
 use proto_frames::payload::{
-    self, EndKind, InstanceDeleted, InstanceEnd, InstanceStopped, Payload, StartFailure,
+    self, EndFacts, EndKind, InstanceDeleted, InstanceEnd, InstanceStopped, Payload, StartFailure,
 };
 use proto_frames::{Frame, Kind, Uuid};
 
@@ -90,11 +90,16 @@ pub(super) fn kept_runs(payload: &[u8]) -> Result<Report, Unusable> {
 
 /// What a frame about one end says, with the end's number if its launcher numbers ends. By the number the core knows
 /// the same end when a STATS repeats it.
-pub(super) fn numbered(seq: Option<u64>, exit_code: Option<i64>, told: Report) -> Report {
+pub(super) fn numbered(
+    seq: Option<u64>,
+    (exit_code, facts): (Option<i64>, Option<Box<EndFacts>>),
+    told: Report,
+) -> Report {
     match seq {
         Some(seq) => Report::Numbered {
             seq,
             exit_code,
+            facts,
             told: Box::new(told),
         },
         None => told,
@@ -113,11 +118,13 @@ fn report(mut end: InstanceEnd, node: Uuid) -> Result<EndReport, Unusable> {
     let instance_uuid = end.instance_uuid.clone();
     let (seq, exit_code) = (Some(end.seq), end.exit_code);
     let ago = end.age_ms.map(Duration::from_millis);
+    let facts = std::mem::take(&mut end.facts);
     let frame = if end.how == EndKind::Deleted {
         let deleted = InstanceDeleted {
             instance_uuid,
             exit_code,
             seq,
+            facts: facts.clone(),
         };
         Frame::new(Kind::INSTANCE_DELETED, node, deleted.encode())
     } else {
@@ -127,6 +134,7 @@ fn report(mut end: InstanceEnd, node: Uuid) -> Result<EndReport, Unusable> {
             cut_off: end.how == EndKind::CutOff,
             exited: end.how == EndKind::Exited,
             seq,
+            facts: facts.clone(),
         };
         Frame::new(Kind::INSTANCE_STOPPED, node, stopped.encode())
     };
@@ -136,6 +144,7 @@ fn report(mut end: InstanceEnd, node: Uuid) -> Result<EndReport, Unusable> {
         how: how(end, node),
         exit_code,
         ago,
+        facts,
         parcel: parcel(frame),
     })
 }
@@ -224,6 +233,7 @@ mod tests {
                     seq: 1,
                     exit_code: Some(-9),
                     told,
+                    ..
                 },
             ..
         } = input(SessionId(1), frame_of(&ended[0].parcel))

@@ -63,7 +63,7 @@ pub(super) fn read(name: ReportName, frame: &Frame) -> Read {
             let instance = instance("instance_deleted.instance_uuid", &it.instance_uuid)?;
             Ok(ends::numbered(
                 it.seq,
-                it.exit_code,
+                (it.exit_code, it.facts),
                 Report::InstanceDeleted(instance),
             ))
         }
@@ -77,7 +77,7 @@ pub(super) fn read(name: ReportName, frame: &Frame) -> Read {
             } else {
                 Report::InstanceStopped(instance)
             };
-            Ok(ends::numbered(it.seq, it.exit_code, told))
+            Ok(ends::numbered(it.seq, (it.exit_code, it.facts), told))
         }
         ReportName::StartFailure => start_failed(StartFailure::decode(payload)?),
         ReportName::DeleteFailure => delete_failed(DeleteFailure::decode(payload)?),
@@ -269,7 +269,7 @@ fn start_failed(failure: StartFailure) -> Read {
         reason: failure.reason,
         detail: failure.detail.unwrap_or_default().into(),
     };
-    Ok(ends::numbered(failure.seq, None, told))
+    Ok(ends::numbered(failure.seq, (None, None), told))
 }
 
 /// DeleteFailure. Of the reasons the core needs only whether the node has no such instance.

@@ -205,6 +205,7 @@ impl Run {
                 parcel: parcel(Kind::INSTANCE_STOPPED, self.world.uuid_of(node), "x".into()),
                 exit_code: Some(0),
                 ago: Some(Duration::from_secs(self.chance.u64(..60))),
+                facts: None,
                 seq: self.ends,
             });
         }

@@ -32,6 +32,7 @@ impl World {
             exit_code: Some(exit_code),
             ago: None,
             parcel: parcel(Kind::INSTANCE_STOPPED, uuid, Bytes::new()),
+            facts: None,
         };
         let report = StatsReport {
             is_plain: true,

@@ -479,6 +479,7 @@ fn what_ended_while_the_scheduler_was_down_is_not_moved() {
         exit_code: Some(0),
         ago: None,
         parcel: parcel(Kind::INSTANCE_STOPPED, node_uuid(1), Bytes::new()),
+        facts: None,
     };
     let report = StatsReport {
         is_plain: true,

@@ -30,6 +30,7 @@ pub(super) fn end(seq: u64, name: &str) -> EndReport {
             Uuid::nil(),
             Bytes::from(format!("end {seq}")),
         ),
+        facts: None,
     }
 }
 
@@ -89,6 +90,7 @@ impl World {
         let report = Report::Numbered {
             seq,
             exit_code,
+            facts: None,
             told,
         };
         self.say(node, report);

@@ -31,6 +31,7 @@ impl World {
             exit_code: Some(code),
             ago: Some(Duration::from_secs(ago)),
             parcel: parcel(Kind::INSTANCE_STOPPED, self.uuid_of(node), Bytes::new()),
+            facts: None,
         };
         let report = StatsReport {
             is_plain: true,

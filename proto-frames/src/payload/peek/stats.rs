@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::figures::{Figures, borrowed, figures_of};
 use super::walk::{Found, Place, Sink, walk};
+use crate::payload::EndFacts;
 use crate::payload::document::Payload;
 use crate::payload::error::PayloadError;
 use crate::payload::guard::LARGE;
@@ -138,6 +139,10 @@ impl<'a> Sink<'a> for StatsSink<'a> {
                 what => end_found(self.peek.ended.last_mut()?, at.key, what),
             };
         }
+        if at.outer == "ended" && at.record == "facts" {
+            let facts = &mut self.peek.ended.last_mut()?.facts;
+            return facts_found(facts.get_or_insert_default(), at.key, what);
+        }
         match (at.record, at.key, what) {
             ("", "ends_incarnation", Found::Text(text)) => {
                 self.peek.ends_incarnation = borrowed(text)?;
@@ -181,6 +186,20 @@ fn end_found(end: &mut InstanceEnd, key: &str, what: Found<'_>) -> Option<()> {
         ("reason", Found::Text(text)) => end.reason = word(text)?.into(),
         ("detail", Found::Text(text)) => end.detail = word(text)?.to_owned(),
         ("restart", Found::Bool(restart)) => end.restart = restart,
+        _ => {}
+    }
+    Some(())
+}
+
+/// Takes in what was found of the facts of an end.
+fn facts_found(facts: &mut EndFacts, key: &str, what: Found<'_>) -> Option<()> {
+    match (key, what) {
+        ("why", Found::Text(text)) => facts.why = std::str::from_utf8(text).ok()?.into(),
+        ("ran_ms", Found::Int(ran)) => facts.ran_ms = Some(u64::try_from(ran).ok()?),
+        ("peak_kib", Found::Int(peak)) => facts.peak_kib = Some(u64::try_from(peak).ok()?),
+        ("cpu_ms", Found::Int(cpu)) => facts.cpu_ms = Some(u64::try_from(cpu).ok()?),
+        ("output_bytes", Found::Int(len)) => facts.output_bytes = Some(u64::try_from(len).ok()?),
+        ("restarts", Found::Int(restarts)) => facts.restarts = u32::try_from(restarts).ok()?,
         _ => {}
     }
     Some(())

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use sched_model::{PhaseName, StartFailureReason, Uuid};
+use sched_model::{EndFacts, PhaseName, StartFailureReason, Uuid};
 
 use super::Noted;
 use crate::api::cause::Cause;
@@ -40,6 +40,8 @@ pub(crate) struct Run {
     exit_code: Option<i64>,
     /// The number that the launcher gave this end; two reports with the same number and node are of the same run.
     end: Option<u64>,
+    /// What else its launcher knows of it.
+    facts: Option<Box<EndFacts>>,
     story: Story,
 }
 
@@ -79,6 +81,7 @@ impl Run {
             unsent: None,
             exit_code: None,
             end: None,
+            facts: None,
             story,
         }
     }
@@ -280,6 +283,18 @@ impl Run {
         self.ended = ended.map(|ended| ended.min(self.at)).or(self.ended);
     }
 
+    /// Notes what else its launcher knows of it; what is known already stays where it says nothing.
+    pub(crate) fn set_facts(&mut self, facts: Option<&EndFacts>) {
+        if let Some(facts) = facts {
+            self.facts = Some(Box::new(facts.clone()));
+        }
+    }
+
+    /// What else its launcher knows of it.
+    pub(crate) fn facts(&self) -> Option<&EndFacts> {
+        self.facts.as_deref()
+    }
+
     /// Why its START failed, if it never ran.
     pub(crate) fn failed(&self) -> Option<&StartFailureReason> {
         self.failed.as_ref()
@@ -366,6 +381,8 @@ impl Run {
             _ => 0,
         };
         let texts = tenant + self.hostname.len() + self.name.len() + self.program.len();
-        size_of::<Noted>() + IN_LATEST + story + id + texts
+        let facts = self.facts.as_ref();
+        let facts = facts.map_or(0, |facts| size_of::<EndFacts>() + facts.why.heap_len());
+        size_of::<Noted>() + IN_LATEST + story + id + texts + facts
     }
 }

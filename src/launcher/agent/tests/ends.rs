@@ -1,8 +1,10 @@
 //! Ends are told until they are on record, whatever happens to connections, launchers and schedulers in between.
 
-use proto_frames::payload::{EndKind, EndsRecorded, InstanceDeleted, InstanceStopped};
+use proto_frames::payload::{
+    EndFacts, EndKind, EndWhy, EndsRecorded, InstanceDeleted, InstanceStopped,
+};
 
-use super::super::{MAX_ENDS_PER_STATS, MAX_UNRECORDED_ENDS};
+use super::super::{MAX_ENDS_PER_STATS, MAX_UNRECORDED_ENDS, Why};
 use super::*;
 
 /// A node whose scheduler records ends.
@@ -116,6 +118,46 @@ fn an_end_is_told_in_every_report_until_it_is_on_record() {
     world.restart(|_| ProcessFate::Ended(None));
     world.connect();
     assert_eq!(world.told(), [""; 0]);
+}
+
+#[test]
+fn what_a_run_used_is_told_with_its_end_in_every_frame_and_after_a_restart() {
+    let ran = Ran {
+        ran_ms: Some(1500),
+        why: Some(Why::TimeLimit),
+        peak_kib: Some(2048),
+        cpu_ms: Some(30),
+        output_bytes: Some(7),
+        restarts: 2,
+    };
+    let told = Some(Box::new(EndFacts {
+        ran_ms: Some(1500),
+        why: EndWhy::TimeLimit,
+        peak_kib: Some(2048),
+        cpu_ms: Some(30),
+        output_bytes: Some(7),
+        restarts: 2,
+    }));
+    let mut world = recorded();
+    world.running("a", 1);
+    world.running("b", 1);
+    world.handle(Input::Exited {
+        instance: "a".to_owned(),
+        code: Some(0),
+        by_itself: true,
+        ran,
+    });
+    let Message::InstanceStopped(stopped) = world.answer() else {
+        panic!()
+    };
+    assert_eq!(stopped.facts, told);
+    assert_eq!(world.stats().ended[0].facts, told);
+    world.restart(|_| ProcessFate::Running);
+    world.connect();
+    assert_eq!(world.stats().ended[0].facts, told);
+    world.exits("b", 0);
+    let ended = world.stats().ended;
+    assert_eq!(ended[1].facts, None, "those of no other run");
 }
 
 #[test]

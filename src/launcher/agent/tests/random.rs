@@ -148,6 +148,7 @@ impl Life {
             found: found(&record),
             age: Duration::ZERO,
             ended_ago: None,
+            ran: Ran::default(),
             record,
         });
         let recovered = recovered.collect();
