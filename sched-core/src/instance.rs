@@ -24,19 +24,18 @@
 //!                                                         └── lease over ──▶ Waiting
 //! ```
 //!
-//! The picture leaves out rare ways; `lifecycle::TRANSITIONS` has all of them, and the reference page of states is
-//! generated from it.
+//! The picture leaves out rare ways; `lifecycle` has all of them, and the reference page of states is generated from it.
 
 mod by_id;
+mod events;
 pub(crate) mod history;
-pub(crate) mod lifecycle;
-pub(crate) mod machine;
+mod lifecycle;
 mod names;
 mod numbering;
 mod outputs;
 mod past;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "test-support"))]
 pub(crate) mod samples;
 mod size;
 mod state;
@@ -55,10 +54,9 @@ use crate::cluster::ledger::Ended;
 use crate::cluster::view::is_apart_by_node;
 use crate::instance::tried::{AllTried, Tried};
 
+pub(crate) use self::events::{Before, Effects, LifecycleEvent, Loss, RunOf};
 pub use self::history::MAX_HISTORY_BYTES;
 pub(crate) use self::history::{History, HistoryEvent};
-pub use self::lifecycle::{Row, TRANSITIONS};
-pub(crate) use self::machine::{Before, Effects, LifecycleEvent, Loss};
 pub(crate) use self::names::InstanceInfo;
 pub use self::names::MAX_NAMED;
 pub(crate) use self::numbering::RunNumbers;

@@ -76,17 +76,18 @@ pub use cluster::questions::MAX_QUESTIONS;
 pub use cluster::tries::{MAX_REFUSALS, MAX_TRIED_BYTES, MAX_TRIES};
 #[cfg(any(test, feature = "test-support"))]
 pub use footprint::Footprint;
+#[doc(hidden)]
+#[cfg(any(test, feature = "test-support"))]
+pub use instance::samples::{Row, transitions};
 pub use instance::{
     MAX_HISTORY_BYTES, MAX_MANAGED_BYTES, MAX_MANAGED_BYTES_OF_OPERATORS, MAX_NAMED, MAX_OUTPUTS,
     MAX_PAST_BYTES,
 };
-#[doc(hidden)]
-pub use instance::{Row, TRANSITIONS};
 pub use journal::disk::{MAX_HELD_FOR_DISK, MAX_HELD_FOR_DISK_BYTES, MAX_UNWRITTEN};
 pub use peers::answers::{MAX_AWAITED, MAX_AWAITED_BY_OPERATOR};
 pub use peers::outcomes::{MAX_REPLAY, MAX_REPLAY_BYTES, REPLAY_TIME};
 // Seen from outside, because the test of the documentation is a program of its own, but nothing that anybody else should use.
-pub use api::phase::{EventKind, IllegalTransition, Phase};
+pub use api::phase::{IllegalTransition, Phase};
 pub use api::pressure::{PressureNews, PressurePolicy};
 pub use api::provider::{Claimed, Constraint, Consumed, Having, Stock};
 pub use api::record::{

@@ -136,7 +136,7 @@ pub enum Objection {
     /// The same of an instance on a node that is to be drained.
     NoStartKept,
     /// Its lifecycle does not have that: the core's own fault.
-    Illegal(Box<str>),
+    Illegal,
     /// No node of this name is connected to move it to.
     NoTarget(Box<str>),
     /// It is on this node already.
@@ -204,10 +204,9 @@ impl Objection {
             Countable::Custom(name) => name.len(),
         };
         match self {
-            Self::Illegal(text)
-            | Self::NoTarget(text)
-            | Self::OtherPin(text)
-            | Self::NoPlace { group: text, .. } => text.len(),
+            Self::NoTarget(text) | Self::OtherPin(text) | Self::NoPlace { group: text, .. } => {
+                text.len()
+            }
             Self::ShortOf(_, short) => short
                 .iter()
                 .map(|(of, ..)| size_of::<(Countable, i64, i64)>() + name_len(of))

@@ -16,4 +16,35 @@ macro_rules! names {
     };
 }
 
-pub(crate) use names;
+/// An enum of events with their data. What a variant's doc comment says is also in `WHEN`, for the page about them; the
+/// name of an event is that of its variant.
+macro_rules! events {
+    ($(#[$of_type:meta])* $vis:vis $type:ident: $(
+        $(#[doc = $when:literal])+
+        $name:ident $(($of_tuple:ty))? $({ $($(#[$of_field:meta])* $field:ident: $data:ty,)* })?,
+    )*) => {
+        $(#[$of_type])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        $vis enum $type {
+            $(
+                $(#[doc = $when])+
+                $name $(($of_tuple))? $({ $($(#[$of_field])* $field: $data,)* })?,
+            )*
+        }
+
+        impl $type {
+            /// The name of each event, and when it happens.
+            #[cfg(any(test, feature = "test-support"))]
+            $vis const WHEN: &[(&str, &str)] = &[$((stringify!($name), concat!($($when),+)),)*];
+
+            /// The name without the data.
+            $vis fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$name { .. } => stringify!($name),)*
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use {events, names};

@@ -14,7 +14,6 @@ use crate::api::cause::Cause;
 use crate::api::declined::Refusal;
 use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
-use crate::api::phase::EventKind;
 use crate::api::start::PlacedStart;
 use crate::api::text::ShortText;
 use crate::cluster::ledger::Unconfirmed;
@@ -273,18 +272,13 @@ impl Scheduler {
     }
 
     /// A START never arrived at its node, and its instance is not to be placed again: its claim there is released, and it
-    /// has failed; whether it has.
-    pub(crate) fn start_is_lost(&mut self, key: NodeKey, instance: &InstanceId) -> bool {
-        if let Err(illegal) = self.instances.may(instance, EventKind::Ended) {
-            self.note_illegal(illegal);
-            return false;
-        }
+    /// has failed.
+    pub(crate) fn start_is_lost(&mut self, key: NodeKey, instance: &InstanceId) {
         self.cluster.release(key, instance);
         let uuid = self.cluster.uuid(key);
         let why = Explanation::of(Refusal::Lost.into());
         let reason = StartFailureReason::LaunchFailure;
         self.fail_managed(instance, reason, Some(uuid), why);
-        true
     }
 }
 

@@ -11,21 +11,12 @@ use crate::Scheduler;
 use crate::api::action::Notice;
 use crate::api::cause::Cause;
 use crate::api::ids::InstanceId;
-use crate::api::phase::{EventKind, IllegalTransition};
+use crate::api::phase::IllegalTransition;
 use crate::api::text::ShortText;
 use crate::cluster::Cluster;
-use crate::instance::{Awaits, Effects, HistoryEvent, LifecycleEvent, Placing, State};
+use crate::instance::{Awaits, Effects, HistoryEvent, LifecycleEvent, Placing, RunOf, State};
 use crate::journal::Next;
 use crate::sight::Sight;
-
-/// What an event means for the runs of an instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RunOf {
-    /// Its START is given to the node, which begins a run.
-    Begun,
-    /// The node lists it, or has been sent it by another.
-    Found,
-}
 
 impl Scheduler {
     /// An instance is in no preemptor's way any more. If it was the last victim that its preemptor waited for, the
@@ -92,13 +83,12 @@ impl Scheduler {
         cause: &Cause,
         claims: impl FnOnce(&mut Cluster),
     ) -> bool {
-        let Some(next) = self.next(instance, event) else {
+        let Some((state, effects)) = self.next(instance, event) else {
             return false;
         };
         claims(&mut self.cluster);
-        if let Some(effects) = self.enter(instance, next) {
-            self.follow(instance, effects, cause);
-        }
+        self.enter(instance, state, &effects);
+        self.follow(instance, effects, cause);
         true
     }
 
@@ -109,27 +99,11 @@ impl Scheduler {
         event: LifecycleEvent,
         claims: impl FnOnce(&mut Cluster),
     ) -> bool {
-        let Some(next) = self.next(instance, event) else {
+        let Some((state, effects)) = self.next(instance, event) else {
             return false;
         };
         claims(&mut self.cluster);
-        self.enter(instance, next);
-        true
-    }
-
-    /// The end of an instance together with what it changes about claims; whether it happened.
-    pub(crate) fn turn_to_end(
-        &mut self,
-        instance: &InstanceId,
-        cause: &Cause,
-        claims: impl FnOnce(&mut Cluster),
-    ) -> bool {
-        if let Err(illegal) = self.instances.may(instance, EventKind::Ended) {
-            self.note_illegal(illegal);
-            return false;
-        }
-        claims(&mut self.cluster);
-        self.end_managing(instance, cause);
+        self.enter(instance, state, &effects);
         true
     }
 
@@ -143,12 +117,11 @@ impl Scheduler {
         self.turn(instance, event, cause, |_| {});
     }
 
-    /// The state that an event leads to, and the event's kind. `None` if the instance is not managed or the event is
-    /// refused, which is counted and logged as the defect it is.
-    fn next(&mut self, instance: &InstanceId, event: LifecycleEvent) -> Option<(State, EventKind)> {
-        let kind = event.kind();
+    /// The state that an event leads to, with its effects. `None` if the instance is not managed or the event is refused,
+    /// which is counted and logged as the defect it is.
+    fn next(&mut self, instance: &InstanceId, event: LifecycleEvent) -> Option<(State, Effects)> {
         match self.instances.next(instance, event) {
-            Ok(state) => state.map(|state| (state, kind)),
+            Ok(next) => next,
             Err(illegal) => {
                 self.note_illegal(illegal);
                 None
@@ -157,21 +130,17 @@ impl Scheduler {
     }
 
     /// An instance enters the state that an event leads to; the runs on its node are counted.
-    fn enter(&mut self, instance: &InstanceId, next: (State, EventKind)) -> Option<Effects> {
-        let (state, kind) = next;
-        let effects = self.instances.enter(instance, state)?;
-        if let (Some(run), Some(key), Some(managed)) = (
-            RunOf::event(kind),
-            effects.node,
-            self.instances.get_mut(instance),
-        ) {
+    fn enter(&mut self, instance: &InstanceId, state: State, effects: &Effects) {
+        self.instances.enter(instance, state);
+        if let (Some(run), Some(key), Some(managed)) =
+            (effects.run, effects.node, self.instances.get_mut(instance))
+        {
             let node = self.cluster.uuid(key);
             match run {
                 RunOf::Begun => managed.note_run(node),
                 RunOf::Found => managed.note_found_on(node),
             }
         }
-        Some(effects)
     }
 
     /// Counts and logs a refused transition. It is a defect of the scheduler: no message of a peer may lead to one.
@@ -240,9 +209,7 @@ impl Scheduler {
             cause: cause.kept(),
             run: 0,
         };
-        if let Err(illegal) = self.instances.remove(instance, last) {
-            return self.note_illegal(illegal);
-        }
+        self.instances.remove(instance, last);
         if let Some((node, hostname)) = place {
             self.instances
                 .amend_run(before, instance, |run| run.set_lost_on(node, hostname));
@@ -276,17 +243,6 @@ impl Sight<'_> {
             }
         };
         node.map(|uuid| (uuid, ShortText::new(self.cluster.name_of(uuid))))
-    }
-}
-
-impl RunOf {
-    /// That of an event; `None` where it neither begins a run nor shows where one is.
-    fn event(event: EventKind) -> Option<Self> {
-        match event {
-            EventKind::Given | EventKind::StartedAgain => Some(Self::Begun),
-            EventKind::Listed | EventKind::NodeBack | EventKind::Arrived => Some(Self::Found),
-            _ => None,
-        }
     }
 }
 

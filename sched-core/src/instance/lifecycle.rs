@@ -1,27 +1,25 @@
-//! The lifecycle of a managed instance as one table: its phases, and which phases each event leads to. Whatever is not
-//! in [`TRANSITIONS`] is refused by the table of instances, which alone changes states; what the next state consists of
-//! is decided in `machine`.
+//! The lifecycle of a managed instance: what an event makes of a state. An event that a phase does not have is refused by
+//! the table of instances, which alone changes states.
 //!
 //! A phase is a state without its data, except for what decides how an instance may go on: a claim that is not on disk
 //! yet is not a START on its way, and an instance that is being deleted is not one that is stopped to be placed again.
 //!
-//! The tests of the table run every event in every phase against this table, and the book's page of states is generated
-//! from it. To add an event: a variant of `EventKind` and of `LifecycleEvent`, a row here, and an arm in `machine`.
+//! All here is a pure function of state and event: claims, the queue, timers and notifications are the workflows' work,
+//! which they do by the [`Effects`] they get back. It is one match over phase and event, in parts by subject (`next`,
+//! `on_command`, `on_stop`, `on_move`, `on_loss`), each of which passes on what it does not have. The tests run every event in
+//! every phase, and the book's page of states is generated so. To add an event: a variant of [`LifecycleEvent`], an arm
+//! here, and a sample in `samples`.
 
-use super::{AfterLoss, AfterStop, Awaits, Move, Placing, State};
-use crate::api::phase::{EventKind, Phase};
+use std::time::Instant;
 
-impl Phase {
-    /// The phases that an event may lead to from this one: none where it is refused, several where data of the state or
-    /// of the event decide. A linear search over some 30 rows, once for each transition.
-    #[must_use]
-    pub fn on(self, event: EventKind) -> &'static [Self] {
-        let row = TRANSITIONS.iter().find(|row| row.event == event);
-        let ways = row.map_or(&[][..], |row| row.ways);
-        let found = ways.iter().find(|(from, _)| from.contains(&self));
-        found.map_or(&[], |(_, to)| to)
-    }
-}
+use super::{
+    AfterLoss, AfterStop, Awaits, Before, DemandChange, Effects, LateEffects, LifecycleEvent, Loss,
+    Move, Placing, State, SuspendedBy, Transit,
+};
+use crate::api::ids::{InstanceId, NodeKey};
+use crate::api::phase::Phase;
+
+use LifecycleEvent as Event;
 
 impl State {
     /// The phase it belongs to.
@@ -55,274 +53,360 @@ impl State {
             },
         }
     }
+    /// The first state of an instance that was not managed before; `None` if its lifecycle does not begin so.
+    pub(super) fn first(event: Event) -> Option<Self> {
+        match event {
+            Event::Managed => Some(Self::Seeking {
+                transit: Transit::default(),
+            }),
+            Event::Adopted { node, is_suspended } => Some(
+                LateEffects::default().settled(node, is_suspended.then_some(SuspendedBy::Command)),
+            ),
+            Event::Restored(Before::Waited { pinned }) => Some(Self::Waiting {
+                pinned,
+                waits_with: 0,
+            }),
+            Event::Restored(Before::Lost(loss)) => Some(loss.state()),
+            _ => None,
+        }
+    }
+
+    /// The state after an event, and what follows for others; `None` where the lifecycle does not have the event in this
+    /// phase.
+    pub(super) fn on(&self, event: Event) -> Option<(Self, Effects)> {
+        let run = event.run();
+        let state = self.next(event)?;
+        let effects = Effects::of(self, &state, run);
+        Some((state, effects))
+    }
+
+    /// The state after an event, first of what is on its way to a node.
+    fn next(&self, event: Event) -> Option<Self> {
+        use Phase::{
+            Claimed, Deleting, Lost, Preempted, Preempting, Relocating, Resuming, Running, Seeking,
+            Starting, Suspended, Suspending, Updating, Waiting,
+        };
+        Some(match (self.phase(), event) {
+            (
+                Waiting | Claimed | Preempting | Starting | Running | Updating | Suspending
+                | Suspended | Resuming | Preempted | Relocating | Lost,
+                Event::Sought,
+            ) => Self::Seeking {
+                transit: self.transit(),
+            },
+            (Seeking, Event::Queued) => Self::Waiting {
+                pinned: self.transit().pinned,
+                waits_with: 0,
+            },
+            (Seeking | Waiting, Event::Claimed { node }) => {
+                placing(node, Awaits::Commit, self.transit())
+            }
+            (Seeking | Waiting, Event::Preempts { node, victims, due }) => {
+                placing(node, Awaits::Victims(victims, due), self.transit())
+            }
+            (Preempting, Event::VictimAway(victim)) => self.without_victim(&victim)?,
+            (Seeking | Claimed, Event::Given { node }) => self.starting(node, false),
+            (Running | Updating | Suspending | Suspended | Resuming, Event::StartedAgain)
+            | (Deleting, Event::StartAwaited) => self.starting(self.node()?, self.is_stop_sent()),
+            (Seeking | Waiting | Claimed | Preempting | Starting, Event::Listed { node }) => {
+                LateEffects::default().settled(node, None)
+            }
+            (phase, event) => return self.on_command(phase, event),
+        })
+    }
+
+    /// Commands to launchers that change or suspend it, and what launchers report of them.
+    fn on_command(&self, phase: Phase, event: Event) -> Option<Self> {
+        use Phase::{Deleting, Resuming, Running, Suspended, Suspending, Updating};
+        let node = self.node();
+        Some(match (phase, event) {
+            (Running, Event::Updated { change, due }) => self.updating(change, due)?,
+            (Deleting, Event::UpdateResumed { due }) => {
+                let change = Box::new(self.change()?.clone());
+                self.updating(change, due)?
+            }
+            (Deleting, Event::UpdateSettled) => self.stopping(AfterStop::End(None), self.due()?)?,
+            // It is suspended already: only the reason changes, and its launcher is sent nothing.
+            (Suspended, Event::SuspendAsked { by, .. }) => self.late().settled(node?, Some(by)),
+            (Running, Event::SuspendAsked { by, asker, due }) => Self::Suspending {
+                node: node?,
+                by,
+                asker,
+                is_stop_sent: self.is_stop_sent(),
+                due,
+            },
+            (Suspending | Running, Event::IsSuspended { by }) => {
+                self.late().settled(node?, Some(by))
+            }
+            (Suspended | Running, Event::ResumeAsked { by, asker, due }) => Self::Resuming {
+                node: node?,
+                by,
+                asker,
+                is_stop_sent: self.is_stop_sent(),
+                due,
+            },
+            (Updating, Event::UpdateSettled) | (Resuming | Suspended, Event::Runs) => {
+                self.late().settled(node?, None)
+            }
+            (phase, event) => return self.on_stop(phase, event),
+        })
+    }
+
+    /// Commands to end it, and commands that came to nothing.
+    fn on_stop(&self, phase: Phase, event: Event) -> Option<Self> {
+        use Phase::{
+            Deleting, Lost, LostDeleted, MoveClaimed, MoveStopping, Preempted, Relocating,
+            Resuming, Running, Shipping, Starting, Suspended, Suspending, Updating,
+        };
+        Some(match (phase, event) {
+            (Running | Suspended, Event::Preempted { by, due }) => {
+                self.stopping(AfterStop::Wait(by), due)?
+            }
+            // On a lost node nothing can be stopped now: it is when the node comes back.
+            (Lost | LostDeleted, Event::Deleted { .. }) => Loss {
+                then: AfterLoss::Delete,
+                ..self.as_loss()?
+            }
+            .state(),
+            (
+                Starting | Running | Updating | Suspending | Suspended | Resuming | Preempted
+                | Relocating | Deleting,
+                Event::Deleted { due },
+            ) => {
+                let change = self.change().cloned().map(Box::new);
+                self.stopping(AfterStop::End(change), due)?
+            }
+            (
+                Suspending | Resuming | Preempted | Relocating | Deleting,
+                Event::Reverted { suspended },
+            ) => self.late().settled(self.node()?, suspended),
+            // A move that began may still end the instance on its node, however late.
+            (MoveClaimed | MoveStopping | Shipping, Event::Reverted { suspended }) => {
+                self.late_on_leaving().settled(self.node()?, suspended)
+            }
+            (phase, event) => return self.on_move(phase, event),
+        })
+    }
+
+    /// Moves between nodes.
+    fn on_move(&self, phase: Phase, event: Event) -> Option<Self> {
+        use Phase::{MoveClaimed, MoveStopping, Running, Shipping, Suspended};
+        let target = match *self {
+            Self::Migrating { to, .. } => Some(to),
+            _ => None,
+        };
+        Some(match (phase, event) {
+            (
+                Running | Suspended,
+                Event::MovePlanned {
+                    to,
+                    move_request,
+                    due,
+                },
+            ) => Self::Migrating {
+                from: self.node()?,
+                to,
+                how: Move::Claimed,
+                move_request,
+                late: LateEffects {
+                    // A stop from before the move counts no more: the move sends its own, and an end that comes is
+                    // expected.
+                    is_stop_sent: false,
+                    ..self.late()
+                },
+                due,
+            },
+            (MoveClaimed, Event::MoveBegun { is_shipped: true }) => {
+                self.moving(target?, Move::Shipped)
+            }
+            (MoveClaimed, Event::MoveBegun { .. }) => self.moving(target?, Move::Cold),
+            (MoveStopping, Event::Retargeted { to }) => self.moving(to, Move::Cold),
+            (MoveStopping | Shipping, Event::TargetLost { due }) => {
+                let move_request = Box::new(self.move_request()?.clone());
+                self.stopping(AfterStop::Again(move_request), due)?
+            }
+            (MoveClaimed | MoveStopping, Event::LeftForTarget) => {
+                placing(target?, Awaits::Commit, Transit::default())
+            }
+            (Shipping, Event::LeftForTarget) => self.starting(target?, false),
+            (MoveClaimed | MoveStopping | Shipping, Event::Arrived) => {
+                LateEffects::default().settled(target?, None)
+            }
+            (phase, event) => return self.on_loss(phase, event),
+        })
+    }
+
+    /// Nodes that are lost and come back.
+    fn on_loss(&self, phase: Phase, event: Event) -> Option<Self> {
+        use Phase::{
+            Deleting, Lost, LostDeleted, MoveClaimed, MoveStopping, Preempted, Relocating,
+            Resuming, Running, Shipping, Starting, Suspended, Suspending, Updating,
+        };
+        Some(match (phase, event) {
+            // A DELETE under way outlives the loss: the instance is not to run when the node is back.
+            (Deleting, Event::NodeLost(loss)) => self.lost(Loss {
+                then: AfterLoss::Delete,
+                ..loss
+            }),
+            (
+                Starting | Running | Updating | Suspending | Suspended | Resuming | Preempted
+                | Relocating | MoveClaimed | MoveStopping | Shipping,
+                Event::NodeLost(loss),
+            ) => self.lost(loss),
+            (Lost | LostDeleted, Event::LossDeferred { until }) => Loss {
+                until,
+                ..self.as_loss()?
+            }
+            .state(),
+            (LostDeleted, Event::NodeBack { node, due, .. }) => Self::Stopping {
+                node,
+                then: AfterStop::End(None),
+                late: self.late(),
+                due,
+            },
+            (
+                Lost,
+                Event::NodeBack {
+                    node, suspended, ..
+                },
+            ) => self.late().settled(node, suspended),
+            _ => return None,
+        })
+    }
+
+    /// Its node is lost.
+    fn lost(&self, loss: Loss) -> Self {
+        Loss {
+            late: self.late_on_leaving(),
+            transit: self.transit(),
+            ..loss
+        }
+        .state()
+    }
+
+    /// Its START was given to this node, whose confirmation is awaited.
+    fn starting(&self, node: NodeKey, is_stop_sent: bool) -> Self {
+        placing(node, Awaits::Node { is_stop_sent }, self.transit())
+    }
+
+    /// Commands that its launcher was sent in this and earlier states, and may still carry out although they count as
+    /// failed.
+    fn late(&self) -> LateEffects {
+        LateEffects {
+            suspended_by: self.suspended_by().cloned(),
+            is_stop_sent: self.is_stop_sent(),
+        }
+    }
+
+    /// The same for one that was to leave its node, or whose node is given up: a stop that was sent for that may still
+    /// end it there, however late its report comes.
+    fn late_on_leaving(&self) -> LateEffects {
+        let mut late = self.late();
+        match self {
+            Self::Migrating { how, .. } => late.is_stop_sent = *how != Move::Claimed,
+            _ => late.is_stop_sent |= self.is_to_go_on(),
+        }
+        late
+    }
+
+    /// Whether it is being stopped for it to be placed again, and not for good.
+    fn is_to_go_on(&self) -> bool {
+        matches!(self.phase(), Phase::Preempted | Phase::Relocating)
+    }
+
+    /// Its launcher is to change it.
+    fn updating(&self, change: Box<DemandChange>, due: Instant) -> Option<Self> {
+        Some(Self::Updating {
+            node: self.node()?,
+            change,
+            late: self.late(),
+            due,
+        })
+    }
+
+    /// Its launcher is to stop it.
+    fn stopping(&self, then: AfterStop, due: Instant) -> Option<Self> {
+        let (node, mut late) = (self.node()?, self.late());
+        // Should a DELETE have no effect, its end is not its own either.
+        late.is_stop_sent |= matches!(then, AfterStop::End(_)) && self.is_to_go_on();
+        Some(Self::Stopping {
+            node,
+            then,
+            late,
+            due,
+        })
+    }
+
+    /// The same move at its next stage.
+    fn moving(&self, target: NodeKey, how: Move) -> Self {
+        let mut moving = self.clone();
+        if let Self::Migrating { to, how: so, .. } = &mut moving {
+            (*to, *so) = (target, how);
+        }
+        moving
+    }
+
+    /// The data of [`State::Lost`]; `None` in any other state.
+    fn as_loss(&self) -> Option<Loss> {
+        match self {
+            Self::Lost {
+                node,
+                until,
+                then,
+                bound_for,
+                late,
+                transit,
+            } => Some(Loss {
+                node: *node,
+                until: *until,
+                then: *then,
+                bound_for: *bound_for,
+                late: late.clone(),
+                transit: *transit,
+            }),
+            _ => None,
+        }
+    }
+
+    /// The same with one victim less to wait for. After the last one, its claim is put on disk.
+    fn without_victim(&self, victim: &InstanceId) -> Option<Self> {
+        let Self::Placing(Placing {
+            node,
+            pending_on: Awaits::Victims(victims, due),
+            transit,
+        }) = self
+        else {
+            return None;
+        };
+        let mut left = victims.clone();
+        left.remove(victim);
+        Some(if left.is_empty() {
+            placing(*node, Awaits::Commit, *transit)
+        } else {
+            placing(*node, Awaits::Victims(left, *due), *transit)
+        })
+    }
 }
 
-/// One row of the table: an event, and which phases it leads to from which. Public for the generated page only.
-#[derive(Debug)]
-pub struct Row {
-    /// The event.
-    pub event: EventKind,
-    /// When it happens, as the page says it.
-    pub when: &'static str,
-    /// Pairs: the phases before, and the phases after. Several after where data decide.
-    pub ways: &'static [(&'static [Phase], &'static [Phase])],
+impl LateEffects {
+    /// The state of rest on a node as the node reports it: suspended, or running.
+    fn settled(self, node: NodeKey, suspended: Option<SuspendedBy>) -> State {
+        match suspended {
+            Some(by) => State::Suspended {
+                node,
+                by,
+                is_stop_sent: self.is_stop_sent,
+            },
+            None => State::Running { node, late: self },
+        }
+    }
 }
 
-/// Builds a row; a function because struct literals would triple the table's length.
-const fn row(
-    event: EventKind,
-    when: &'static str,
-    ways: &'static [(&'static [Phase], &'static [Phase])],
-) -> Row {
-    Row { event, when, ways }
+/// The state of a START that has a node.
+fn placing(node: NodeKey, pending_on: Awaits, transit: Transit) -> State {
+    State::Placing(Placing {
+        node,
+        pending_on,
+        transit,
+    })
 }
-
-/// Every transition there is, by event. Each event has one row; a phase is in at most one of its pairs.
-pub const TRANSITIONS: &[Row] = {
-    use EventKind as E;
-    use Phase::{
-        Claimed, Deleting, Gone, Lost, LostDeleted, MoveClaimed, MoveStopping, New, Preempted,
-        Preempting, Relocating, Resuming, Running, Seeking, Shipping, Starting, Suspended,
-        Suspending, Updating, Waiting,
-    };
-    &[
-        row(
-            E::Managed,
-            "a START is to be managed",
-            &[(&[New], &[Seeking])],
-        ),
-        row(
-            E::Adopted,
-            "a command is about an instance that its node has listed, perhaps as suspended",
-            &[(&[New], &[Running, Suspended])],
-        ),
-        row(
-            E::Restored,
-            "before the restart it waited, or was on a node or on its way to one, perhaps deleted there",
-            &[(&[New], &[Waiting, Lost, LostDeleted])],
-        ),
-        row(
-            E::Sought,
-            "it has left its node, which has cut it off or ended it as it was ordered; its node refused it, does not have \
-             it, or was lost before it was ordered to; or nodes are asked once more",
-            &[(
-                &[
-                    Waiting, Claimed, Preempting, Starting, Running, Updating, Suspending,
-                    Suspended, Resuming, Preempted, Relocating, Lost,
-                ],
-                &[Seeking],
-            )],
-        ),
-        row(
-            E::Queued,
-            "no node has room, or others come before it",
-            &[(&[Seeking], &[Waiting])],
-        ),
-        row(
-            E::Claimed,
-            "a node has room",
-            &[(&[Seeking, Waiting], &[Claimed])],
-        ),
-        row(
-            E::Preempts,
-            "a node has room once victims have left",
-            &[(&[Seeking, Waiting], &[Preempting])],
-        ),
-        row(
-            E::VictimAway,
-            "a victim has left; the last one, or others are still to",
-            &[(&[Preempting], &[Claimed, Preempting])],
-        ),
-        row(
-            E::Given,
-            "its claim is on disk, or nothing of it is to be",
-            &[(&[Seeking, Claimed], &[Starting])],
-        ),
-        row(
-            E::Listed,
-            "its node lists it, or another does before any was told",
-            &[(
-                &[Seeking, Waiting, Claimed, Preempting, Starting],
-                &[Running],
-            )],
-        ),
-        row(
-            E::StartedAgain,
-            "it ended, and a START of it is on its way to its node",
-            &[(
-                &[Running, Updating, Suspending, Suspended, Resuming],
-                &[Starting],
-            )],
-        ),
-        row(
-            E::StartAwaited,
-            "the DELETE was not written, and its START is not confirmed",
-            &[(&[Deleting], &[Starting])],
-        ),
-        row(E::Updated, "UPDATE", &[(&[Running], &[Updating])]),
-        row(
-            E::UpdateResumed,
-            "the DELETE was not written, or not carried out in time, while it was being changed",
-            &[(&[Deleting], &[Updating])],
-        ),
-        row(
-            E::UpdateSettled,
-            "it was changed, or could not be, also while it is to be deleted",
-            &[(&[Updating], &[Running]), (&[Deleting], &[Deleting])],
-        ),
-        row(
-            E::SuspendAsked,
-            "SUSPEND, or a preemptor has its vcpus; of what a preemptor had suspended: it is to stay so",
-            &[(&[Running], &[Suspending]), (&[Suspended], &[Suspended])],
-        ),
-        row(
-            E::IsSuspended,
-            "its launcher says so, also late or by itself",
-            &[(&[Suspending, Running], &[Suspended])],
-        ),
-        row(
-            E::ResumeAsked,
-            "RESUME, or there is room for it again; or its launcher may yet suspend it, which is undone",
-            &[(&[Suspended, Running], &[Resuming])],
-        ),
-        row(
-            E::Runs,
-            "its launcher says so, also late or by itself, or that it was not suspended",
-            &[(&[Resuming, Suspended], &[Running])],
-        ),
-        row(
-            E::Reverted,
-            "its launcher could not carry out the command, or not in time; the move was cancelled; the DELETE was not \
-             written; or it is not needed any more",
-            &[(
-                &[
-                    Suspending,
-                    Resuming,
-                    Preempted,
-                    Relocating,
-                    Deleting,
-                    MoveClaimed,
-                    MoveStopping,
-                    Shipping,
-                ],
-                &[Running, Suspended],
-            )],
-        ),
-        row(
-            E::Preempted,
-            "a preemptor has its room, or its memory as well",
-            &[(&[Running, Suspended], &[Preempted])],
-        ),
-        row(
-            E::Deleted,
-            "DELETE",
-            &[
-                (
-                    &[
-                        Starting, Running, Updating, Suspending, Suspended, Resuming, Preempted,
-                        Relocating, Deleting,
-                    ],
-                    &[Deleting],
-                ),
-                (&[Lost, LostDeleted], &[LostDeleted]),
-            ],
-        ),
-        row(
-            E::MovePlanned,
-            "MIGRATE, drain, UPDATE that needs another node, or it could not be resumed here for long",
-            &[(&[Running, Suspended], &[MoveClaimed])],
-        ),
-        row(
-            E::MoveBegun,
-            "its claim on the target is on disk: its launcher is told to stop or ship it",
-            &[(&[MoveClaimed], &[MoveStopping, Shipping])],
-        ),
-        row(
-            E::Retargeted,
-            "the target is lost, and another has room",
-            &[(&[MoveStopping], &[MoveStopping])],
-        ),
-        row(
-            E::TargetLost,
-            "the target is lost, and no other has room, or it was to be shipped there",
-            &[(&[MoveStopping, Shipping], &[Relocating])],
-        ),
-        row(
-            E::LeftForTarget,
-            "it has left its node: it starts on the target, or was shipped there",
-            &[
-                (&[MoveClaimed, MoveStopping], &[Claimed]),
-                (&[Shipping], &[Starting]),
-            ],
-        ),
-        row(
-            E::Arrived,
-            "the target lists it",
-            &[(&[MoveClaimed, MoveStopping, Shipping], &[Running])],
-        ),
-        row(
-            E::NodeLost,
-            "its node is given up",
-            &[
-                (
-                    &[
-                        Starting,
-                        Running,
-                        Updating,
-                        Suspending,
-                        Suspended,
-                        Resuming,
-                        Preempted,
-                        Relocating,
-                        MoveClaimed,
-                        MoveStopping,
-                        Shipping,
-                    ],
-                    &[Lost],
-                ),
-                (&[Deleting], &[LostDeleted]),
-            ],
-        ),
-        row(
-            E::LossDeferred,
-            "its node is back and has not listed anything yet",
-            &[(&[Lost], &[Lost]), (&[LostDeleted], &[LostDeleted])],
-        ),
-        row(
-            E::NodeBack,
-            "its node is back and lists it, perhaps as suspended; what was deleted meanwhile is deleted there",
-            &[
-                (&[Lost], &[Running, Suspended]),
-                (&[LostDeleted], &[Deleting]),
-            ],
-        ),
-        row(
-            E::Ended,
-            "it ended, failed, fits nowhere or waited too long; DELETE of what is on no node; its node is back without it, \
-             or for too long not back",
-            &[(
-                &[
-                    Seeking,
-                    Waiting,
-                    Claimed,
-                    Preempting,
-                    Starting,
-                    Running,
-                    Updating,
-                    Suspending,
-                    Suspended,
-                    Resuming,
-                    Preempted,
-                    Relocating,
-                    Deleting,
-                    MoveClaimed,
-                    MoveStopping,
-                    Shipping,
-                    Lost,
-                    LostDeleted,
-                ],
-                &[Gone],
-            )],
-        ),
-    ]
-};

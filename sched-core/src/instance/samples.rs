@@ -1,4 +1,4 @@
-//! Samples for tests: the states of each phase, and the events of each kind.
+//! Samples for tests: the states of each phase, the events of each kind, and the table of transitions that they give.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use sched_model::Uuid;
 
 use crate::api::ids::{InstanceId, NodeKey};
-use crate::api::phase::{EventKind, Phase};
+use crate::api::phase::Phase;
 use crate::api::start::Demand;
 use crate::instance::{
     AfterLoss, AfterStop, Awaits, Before, DemandChange, LateEffects, LifecycleEvent, Loss, Move,
@@ -119,80 +119,133 @@ fn change() -> Box<DemandChange> {
     })
 }
 
-/// All events of this kind that a state may tell from each other.
-#[expect(clippy::too_many_lines, reason = "a line for each")]
-pub(crate) fn events_of(kind: EventKind, due: Instant) -> Vec<LifecycleEvent> {
+/// All events, several where a state may tell them from each other by their data.
+pub(crate) fn all_events(due: Instant) -> Vec<LifecycleEvent> {
+    use LifecycleEvent as Event;
     let (node, to, asker) = (NodeKey(0), NodeKey(1), None);
-    let by = || SuspendedBy::Preemptor(InstanceId::new("b"));
-    let forgotten = || loss(due, AfterLoss::Forget);
-    let suspended = |suspended| LifecycleEvent::Reverted { suspended };
-    let back = |suspended| LifecycleEvent::NodeBack {
-        node,
-        suspended,
-        due,
-    };
-    match kind {
-        EventKind::Managed => vec![LifecycleEvent::Managed],
-        EventKind::Adopted => [false, true]
-            .map(|is_suspended| LifecycleEvent::Adopted { node, is_suspended })
-            .into(),
-        EventKind::Restored => vec![
-            LifecycleEvent::Restored(Before::Waited { pinned: None }),
-            LifecycleEvent::Restored(Before::Lost(forgotten())),
-            LifecycleEvent::Restored(Before::Lost(loss(due, AfterLoss::Delete))),
-        ],
-        EventKind::Sought => vec![LifecycleEvent::Sought],
-        EventKind::Queued => vec![LifecycleEvent::Queued],
-        EventKind::Claimed => vec![LifecycleEvent::Claimed { node }],
-        EventKind::Preempts => vec![LifecycleEvent::Preempts {
+    let victim = InstanceId::new("b");
+    let by = SuspendedBy::Preemptor(victim.clone());
+    let forgotten = loss(due, AfterLoss::Forget);
+    let deleted = loss(due, AfterLoss::Delete);
+    let mut events = vec![
+        Event::Managed,
+        Event::Restored(Before::Waited { pinned: None }),
+        Event::Restored(Before::Lost(forgotten.clone())),
+        Event::Restored(Before::Lost(deleted)),
+        Event::Sought,
+        Event::Queued,
+        Event::Claimed { node },
+        Event::VictimAway(victim.clone()),
+        Event::Given { node },
+        Event::Listed { node },
+        Event::StartedAgain,
+        Event::StartAwaited,
+        Event::UpdateResumed { due },
+        Event::UpdateSettled,
+        Event::IsSuspended { by: by.clone() },
+        Event::Runs,
+        Event::Deleted { due },
+        Event::Retargeted { to },
+        Event::TargetLost { due },
+        Event::LeftForTarget,
+        Event::Arrived,
+        Event::NodeLost(forgotten),
+        Event::LossDeferred { until: due },
+    ];
+    for is_it in [false, true] {
+        let is_suspended = is_it;
+        events.push(Event::Adopted { node, is_suspended });
+        let suspended = is_it.then(|| by.clone());
+        events.push(Event::Reverted {
+            suspended: suspended.clone(),
+        });
+        events.push(Event::NodeBack {
             node,
-            victims: BTreeSet::from([InstanceId::new("b")]),
+            suspended,
             due,
-        }],
-        EventKind::VictimAway => vec![LifecycleEvent::VictimAway(InstanceId::new("b"))],
-        EventKind::Given => vec![LifecycleEvent::Given { node }],
-        EventKind::Listed => vec![LifecycleEvent::Listed { node }],
-        EventKind::StartedAgain => vec![LifecycleEvent::StartedAgain],
-        EventKind::StartAwaited => vec![LifecycleEvent::StartAwaited],
-        EventKind::Updated => vec![LifecycleEvent::Updated {
-            change: change(),
-            due,
-        }],
-        EventKind::UpdateResumed => vec![LifecycleEvent::UpdateResumed { due }],
-        EventKind::UpdateSettled => vec![LifecycleEvent::UpdateSettled],
-        EventKind::SuspendAsked => vec![LifecycleEvent::SuspendAsked {
-            by: by(),
-            asker,
-            due,
-        }],
-        EventKind::IsSuspended => vec![LifecycleEvent::IsSuspended { by: by() }],
-        EventKind::ResumeAsked => vec![LifecycleEvent::ResumeAsked {
-            by: by(),
-            asker,
-            due,
-        }],
-        EventKind::Runs => vec![LifecycleEvent::Runs],
-        EventKind::Reverted => vec![suspended(None), suspended(Some(by()))],
-        EventKind::Preempted => vec![LifecycleEvent::Preempted {
-            by: InstanceId::new("b"),
-            due,
-        }],
-        EventKind::Deleted => vec![LifecycleEvent::Deleted { due }],
-        EventKind::MovePlanned => vec![LifecycleEvent::MovePlanned {
-            to,
-            move_request: Box::default(),
-            due,
-        }],
-        EventKind::MoveBegun => [false, true]
-            .map(|is_shipped| LifecycleEvent::MoveBegun { is_shipped })
-            .into(),
-        EventKind::Retargeted => vec![LifecycleEvent::Retargeted { to }],
-        EventKind::TargetLost => vec![LifecycleEvent::TargetLost { due }],
-        EventKind::LeftForTarget => vec![LifecycleEvent::LeftForTarget],
-        EventKind::Arrived => vec![LifecycleEvent::Arrived],
-        EventKind::NodeLost => vec![LifecycleEvent::NodeLost(forgotten())],
-        EventKind::LossDeferred => vec![LifecycleEvent::LossDeferred { until: due }],
-        EventKind::NodeBack => vec![back(None), back(Some(by()))],
-        EventKind::Ended => vec![LifecycleEvent::Ended],
+        });
+        events.push(Event::MoveBegun { is_shipped: is_it });
     }
+    let victims = BTreeSet::from([victim.clone()]);
+    events.push(Event::Preempts { node, victims, due });
+    events.push(Event::Preempted { by: victim, due });
+    let change = change();
+    events.push(Event::Updated { change, due });
+    let suspends = by.clone();
+    events.push(Event::SuspendAsked {
+        by: suspends,
+        asker,
+        due,
+    });
+    events.push(Event::ResumeAsked { by, asker, due });
+    let move_request = Box::default();
+    events.push(Event::MovePlanned {
+        to,
+        move_request,
+        due,
+    });
+    events
+}
+
+/// An event, and which phases it leads to from which, as [`transitions`] finds them.
+#[derive(Debug)]
+pub struct Row {
+    /// The name of the event.
+    pub event: &'static str,
+    /// When it happens.
+    pub when: &'static str,
+    /// Pairs: the phases before, and the phases after. Several after where data decide.
+    pub ways: Vec<(Vec<Phase>, Vec<Phase>)>,
+}
+
+/// Every transition there is, found by trying every event in every phase.
+#[must_use]
+pub fn transitions(due: Instant) -> Vec<Row> {
+    let events = all_events(due);
+    let row = |(event, when): &(&'static str, &'static str)| {
+        let mut ways: Vec<(Vec<Phase>, Vec<Phase>)> = Vec::new();
+        for phase in Phase::ALL {
+            let tried = events.iter().filter(|it| it.name() == *event);
+            let to: BTreeSet<Phase> = tried.flat_map(|event| ways_of(phase, event, due)).collect();
+            let to = Vec::from_iter(to);
+            match ways.iter_mut().find(|(_, known)| *known == to) {
+                _ if to.is_empty() => {}
+                Some((from, _)) => from.push(phase),
+                None => ways.push((vec![phase], to)),
+            }
+        }
+        Row {
+            event,
+            when: when.trim_start(),
+            ways,
+        }
+    };
+    let managed = |phase: &Phase| ![Phase::New, Phase::Gone].contains(phase);
+    let ended = Row {
+        event: "Ended",
+        when: "it ended, failed, fits nowhere or waited too long; DELETE of what is on no node; its node is back without it, or \
+               for too long not back",
+        ways: vec![(
+            Phase::ALL.into_iter().filter(managed).collect(),
+            vec![Phase::Gone],
+        )],
+    };
+    LifecycleEvent::WHEN
+        .iter()
+        .map(row)
+        .chain([ended])
+        .collect()
+}
+
+/// The phases that an event leads to from this one.
+fn ways_of(phase: Phase, event: &LifecycleEvent, due: Instant) -> Vec<Phase> {
+    if phase == Phase::New {
+        return State::first(event.clone())
+            .iter()
+            .map(State::phase)
+            .collect();
+    }
+    let states = states_in(phase, due).into_iter();
+    let to = states.filter_map(|state| state.on(event.clone()));
+    to.map(|(state, _)| state.phase()).collect()
 }

@@ -20,7 +20,7 @@ use super::past::{Past, Run};
 use super::size::Size;
 use super::{Effects, HistoryEvent, Instance, LifecycleEvent, State};
 use crate::api::ids::InstanceId;
-use crate::api::phase::{EventKind, IllegalTransition, Phase};
+use crate::api::phase::{IllegalTransition, Phase};
 use crate::cluster::query::Query;
 use crate::maps::{Map, change_or_drop};
 
@@ -187,28 +187,7 @@ impl Instances {
         lost.cloned().collect()
     }
 
-    /// Checks that an event may happen to an instance now. A workflow that does more than the transition asks this
-    /// first, so that nothing is done where the event is refused. For an instance that is not managed the answer is
-    /// yes, because [`Instances::on`] then does nothing.
-    ///
-    /// # Errors
-    /// The event and the phase that does not have it.
-    pub(crate) fn may(
-        &self,
-        instance: &InstanceId,
-        event: EventKind,
-    ) -> Result<(), IllegalTransition> {
-        match self.get(instance).map(|managed| managed.state.phase()) {
-            Some(phase) if phase.on(event).is_empty() => Err(IllegalTransition {
-                instance: instance.clone(),
-                phase,
-                event,
-            }),
-            _ => Ok(()),
-        }
-    }
-
-    /// The state that an event leads an instance to; `None` if it is not managed.
+    /// The state that an event leads an instance to, and what follows for others; `None` if it is not managed.
     ///
     /// # Errors
     /// The lifecycle does not have the event in this phase.
@@ -216,24 +195,25 @@ impl Instances {
         &self,
         instance: &InstanceId,
         event: LifecycleEvent,
-    ) -> Result<Option<State>, IllegalTransition> {
+    ) -> Result<Option<(State, Effects)>, IllegalTransition> {
         let Some(managed) = self.get(instance) else {
             return Ok(None);
         };
-        let (phase, kind) = (managed.state.phase(), event.kind());
+        let name = event.name();
         let refused = || IllegalTransition {
             instance: instance.clone(),
-            phase,
-            event: kind,
+            phase: managed.state.phase(),
+            event: name,
         };
         managed.state.on(event).map(Some).ok_or_else(refused)
     }
 
-    /// An instance enters the state that [`Instances::next`] gave: the only way to change it. Returns what follows for
-    /// others, or `None` if it is not managed. Logarithmic in the number of instances with a deadline.
-    pub(crate) fn enter(&mut self, instance: &InstanceId, state: State) -> Option<Effects> {
-        let managed = self.managed.get_mut(instance)?;
-        let effects = Effects::of(&managed.state, &state);
+    /// An instance enters the state that [`Instances::next`] gave: the only way to change it. Does nothing if it is not
+    /// managed. Logarithmic in the number of instances with a deadline.
+    pub(crate) fn enter(&mut self, instance: &InstanceId, state: State) {
+        let Some(managed) = self.managed.get_mut(instance) else {
+            return;
+        };
         let (from, to) = (Indexed::of(&managed.state), Indexed::of(&state));
         // The state first, then the indexes that follow from it.
         managed.state = state;
@@ -241,22 +221,13 @@ impl Instances {
         managed.epoch = self.epochs;
         self.size.count(managed);
         self.indexes.move_in(instance, from, to);
-        Some(effects)
     }
 
-    /// No longer manages an instance. Its history, with this last event, becomes a run that is over. Does nothing if it
-    /// is not managed.
-    ///
-    /// # Errors
-    /// The lifecycle may not end in this phase; it is still managed.
-    pub(crate) fn remove(
-        &mut self,
-        instance: &InstanceId,
-        last: HistoryEvent,
-    ) -> Result<(), IllegalTransition> {
-        self.may(instance, LifecycleEvent::Ended.kind())?;
+    /// No longer manages an instance, in whatever phase it is. Its history, with this last event, becomes a run that is
+    /// over. Does nothing if it is not managed.
+    pub(crate) fn remove(&mut self, instance: &InstanceId, last: HistoryEvent) {
         let Some(mut managed) = self.managed.swap_remove(instance) else {
-            return Ok(());
+            return;
         };
         let at = last.at;
         managed.note(last);
@@ -274,7 +245,6 @@ impl Instances {
         {
             self.managed.shrink_to(2 * self.managed.len());
         }
-        Ok(())
     }
 
     /// What all managed instances take.
@@ -358,7 +328,7 @@ impl Vacant<'_> {
         let refused = IllegalTransition {
             instance: self.place.key().clone(),
             phase: Phase::New,
-            event: event.kind(),
+            event: event.name(),
         };
         managed.state = State::first(event).ok_or(refused)?;
         *self.epochs += 1;

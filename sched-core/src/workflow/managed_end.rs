@@ -74,13 +74,10 @@ impl Scheduler {
     /// An instance that waits to be started again has ended by itself before: it is not started again.
     fn ended_before_next_run(&mut self, key: NodeKey, instance: &InstanceId) -> EndAudience {
         let claimed = self.instances.get(instance).and_then(Instance::node);
-        let has_ended = self.turn_to_end(instance, &Cause::Ended, |cluster| {
-            if let Some(claimed) = claimed.filter(|claimed| *claimed != key) {
-                cluster.release(claimed, instance);
-            }
-            cluster.release(key, instance);
-        });
-        EndAudience::All.if_so(has_ended)
+        if let Some(claimed) = claimed.filter(|claimed| *claimed != key) {
+            self.cluster.release(claimed, instance);
+        }
+        self.end_for_good(key, instance, &Cause::Ended)
     }
 
     /// It has ended on the node where it is and was to stay: it is over, or goes on for `why`. Returns who gets the report.
@@ -94,7 +91,10 @@ impl Scheduler {
             Some(why) => {
                 EndAudience::Originals.if_so(self.reschedule_after_its_end(key, instance, &why))
             }
-            None if has_failed => EndAudience::All.if_so(self.start_is_lost(key, instance)),
+            None if has_failed => {
+                self.start_is_lost(key, instance);
+                EndAudience::All
+            }
             None => {
                 let cause = self.cluster.cause_of_end(Some(key));
                 self.end_for_good(key, instance, &cause)
@@ -104,10 +104,9 @@ impl Scheduler {
 
     /// It has ended on its node for good. Returns who gets the report.
     fn end_for_good(&mut self, key: NodeKey, instance: &InstanceId, cause: &Cause) -> EndAudience {
-        let is_over = self.turn_to_end(instance, cause, |cluster| {
-            cluster.release(key, instance);
-        });
-        EndAudience::All.if_so(is_over)
+        self.cluster.release(key, instance);
+        self.end_managing(instance, cause);
+        EndAudience::All
     }
 
     /// A launcher reports the end of a managed instance, and no START of it is on its way there. `is_open`: its START
@@ -136,7 +135,8 @@ impl Scheduler {
             } if node == key && is_own => self.ended_before_its_stop(key, instance),
             State::Stopping { node, then, .. } if node == key => match then {
                 AfterStop::End(_) if has_failed => {
-                    EndAudience::All.if_so(self.start_is_lost(key, instance))
+                    self.start_is_lost(key, instance);
+                    EndAudience::All
                 }
                 AfterStop::End(_) => self.end_for_good(key, instance, &Cause::Stopped),
                 AfterStop::Wait(by) => {
@@ -326,12 +326,8 @@ impl Scheduler {
             State::Placing(Placing {
                 node, pending_on, ..
             }) if !pending_on.is_given() => {
-                let claims = |cluster: &mut Cluster| {
-                    cluster.release(node, &instance);
-                };
-                if self.turn_to_end(&instance, &Cause::Deleted, claims) {
-                    self.notify_deleted(id, &instance);
-                }
+                self.cluster.release(node, &instance);
+                self.deleted_here(id, &instance);
             }
             State::Lost { until, node, .. } => {
                 let event = LifecycleEvent::Deleted { due: until };

@@ -26,7 +26,6 @@ use crate::api::cause::Cause;
 use crate::api::declined::{Declined, Objection};
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::Capabilities;
-use crate::api::phase::EventKind;
 use crate::cluster::Cluster;
 use crate::cluster::ledger::{ClaimState, Entry, Unconfirmed};
 use crate::effects::order::{COMMAND_TIME, suspension};
@@ -151,18 +150,19 @@ impl Scheduler {
             return Err(Declined::new(reason, Cause::CannotBeShipped));
         }
         self.ensure_managed(from, instance);
-        if let Err(illegal) = self.instances.may(instance, EventKind::MovePlanned) {
-            let why = Objection::Illegal(illegal.to_string().into());
-            self.note_illegal(illegal);
-            return Err(Declined::new(CommandFailureReason::Failed, why));
-        }
-        self.cluster.claim_as(&query, to, self.now);
         let event = LifecycleEvent::MovePlanned {
             to,
             move_request: Box::new(plan.move_request),
             due: plan.due,
         };
-        self.transition(instance, event, &plan.why);
+        let now = self.now;
+        let is_planned = self.turn(instance, event, &plan.why, |cluster| {
+            cluster.claim_as(&query, to, now);
+        });
+        if !is_planned {
+            let reason = CommandFailureReason::Failed;
+            return Err(Declined::new(reason, Objection::Illegal));
+        }
         self.after_commit(instance, Next::Move);
         Ok(())
     }

@@ -189,8 +189,10 @@ impl fmt::Display for Declined<'_> {
             Objection::NoStartKept => {
                 "its START was not kept, so that it could not be started again"
             }
-            // The lifecycle has no such transition: the core's own fault, shown all the same.
-            Objection::Illegal(words) => words,
+            Objection::Illegal => {
+                "it cannot be moved in its present state, although it should be: this is a defect of the scheduler, whose \
+                 log names the state; please report it"
+            }
             // Where a MIGRATE may go.
             Objection::NoTarget(name) => {
                 return write!(f, "no node '{name}' is connected to move it to");

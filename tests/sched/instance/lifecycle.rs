@@ -1,10 +1,11 @@
-//! The lifecycle of a managed instance as a table in `docs/explanation/lifecycle.md`: generated from the core's own. That
-//! the core does what the table says, and nothing else, is tried in `sched-core/src/instance/table/tests.rs`.
+//! The lifecycle of a managed instance as a table in `docs/explanation/lifecycle.md`, found by trying every event in every
+//! phase. That what is refused changes nothing is tried in `sched-core/src/instance/table/tests.rs`.
 
 use std::fmt::Write as _;
+use std::time::Instant;
 
 use ciao_scheduler::server::sim_support;
-use sched_core::{EventKind, IllegalTransition, InstanceId, Notice, Phase, TRANSITIONS};
+use sched_core::{IllegalTransition, InstanceId, Notice, Phase, Row};
 
 use crate::support::documents::holds;
 
@@ -17,22 +18,27 @@ fn table() -> String {
         names.join(", ")
     };
     let mut table = String::from("| event | when | from | to |\n| --- | --- | --- | --- |\n");
-    for row in TRANSITIONS {
-        let (mut event, mut when) = (row.event.to_string(), row.when);
+    for row in transitions() {
+        let (mut event, mut when) = (row.event, row.when);
         for (from, to) in row.ways {
-            let to = names(to).replace(", ", " or ");
-            writeln!(table, "| {event} | {when} | {} | {to} |", names(from))
+            let to = names(&to).replace(", ", " or ");
+            writeln!(table, "| {event} | {when} | {} | {to} |", names(&from))
                 .expect("a string takes everything");
-            (event, when) = (String::new(), "");
+            (event, when) = ("", "");
         }
     }
     table
 }
 
+fn transitions() -> Vec<Row> {
+    sched_core::transitions(Instant::now())
+}
+
 /// The phases that an event may bring an instance to from this one.
 fn next(phase: Phase) -> Vec<Phase> {
-    let events = EventKind::ALL.iter();
-    events.flat_map(|event| phase.on(*event)).copied().collect()
+    let ways = transitions().into_iter().flat_map(|row| row.ways);
+    let ways = ways.filter(|(from, _)| from.contains(&phase));
+    ways.flat_map(|(_, to)| to).collect()
 }
 
 #[test]
@@ -44,18 +50,14 @@ fn the_documents_transitions_are_these() {
 fn while_no_input_is_handled_no_instance_is_seeking() {
     // Every way out of it is an event of the same input; none waits for a node, a timer or the disk. It is listed where one
     // report has its end and the row of its next run.
-    let out: Vec<EventKind> = EventKind::ALL
-        .into_iter()
-        .filter(|event| !Phase::Seeking.on(*event).is_empty())
-        .collect();
-    let decided_here = [
-        EventKind::Queued,
-        EventKind::Claimed,
-        EventKind::Preempts,
-        EventKind::Given,
-        EventKind::Listed,
-        EventKind::Ended,
-    ];
+    let leaves_it = |row: &Row| {
+        row.ways
+            .iter()
+            .any(|(from, _)| from.contains(&Phase::Seeking))
+    };
+    let rows = transitions().into_iter().filter(leaves_it);
+    let out: Vec<&str> = rows.map(|row| row.event).collect();
+    let decided_here = ["Queued", "Claimed", "Preempts", "Given", "Listed", "Ended"];
     assert_eq!(out, decided_here);
 }
 
@@ -99,7 +101,7 @@ fn a_refused_transition_is_a_warning_with_the_instance_its_phase_and_the_event()
     let notice = Notice::IllegalTransition(IllegalTransition {
         instance: InstanceId::new("a"),
         phase: Phase::Deleting,
-        event: EventKind::Claimed,
+        event: "Claimed",
     });
     assert!(notice.is_warning());
     let line = sim_support::words(&notice);

@@ -10,10 +10,10 @@ use crate::api::config::Config;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{ClusterConfiguration, NodeReport};
 use crate::api::parcel::{Parcel, Tag};
-use crate::api::phase::{EventKind, Phase};
+use crate::api::phase::Phase;
 use crate::api::start::{PlacedStart, StartRequest};
 use crate::cluster::ledger::{Entry, Extras};
-use crate::instance::samples::{events_of, states_in};
+use crate::instance::samples::{all_events, states_in};
 use crate::instance::{
     AfterLoss, AfterStop, Instance, LateEffects, LifecycleEvent, Move, OnLoss, State, SuspendedBy,
     Terms, Transit,
@@ -203,15 +203,13 @@ fn room_is_not_claimed_for_an_instance_that_is_being_deleted() {
 fn an_event_happens_with_its_change_of_claims_or_neither_does() {
     let now = crate::simulated::start();
     let (mut happened, mut refused) = (0, 0);
-    for (phase, kind) in Phase::ALL
-        .into_iter()
-        .flat_map(|phase| EventKind::ALL.map(|kind| (phase, kind)))
-    {
+    for phase in Phase::ALL {
         for (state, event) in states_in(phase, now).into_iter().flat_map(|state| {
-            events_of(kind, now)
+            all_events(now)
                 .into_iter()
                 .map(move |event| (state.clone(), event))
         }) {
+            let kind = event.name();
             let mut scene = with_one(|_, _, _| state);
             let (one, instance) = (scene.one, scene.instance.clone());
             let before = picture(&scene.scheduler);
@@ -221,14 +219,14 @@ fn an_event_happens_with_its_change_of_claims_or_neither_does() {
                     cluster.release(one, &instance);
                 });
             let is_illegal = scene.scheduler.counters.illegal_transitions > 0;
-            assert_eq!(is_released, !is_illegal, "{kind:?} in {phase:?}");
+            assert_eq!(is_released, !is_illegal, "{kind} in {phase}");
             let is_claimed = scene.scheduler.cluster.entry(one, &instance).is_some();
-            assert_eq!(is_claimed, !is_released, "{kind:?} in {phase:?}");
+            assert_eq!(is_claimed, !is_released, "{kind} in {phase}");
             if is_released {
                 happened += 1;
             } else {
                 refused += 1;
-                assert_eq!(picture(&scene.scheduler), before, "{kind:?} in {phase:?}");
+                assert_eq!(picture(&scene.scheduler), before, "{kind} in {phase}");
             }
         }
     }
