@@ -127,6 +127,9 @@ impl Instances {
 
     /// Name, program and start time of an instance, whether or not it still exists.
     pub(crate) fn about(&self, instance: &InstanceId) -> Option<KnownInfo<'_>> {
+        if self.names.abouts.is_empty() {
+            return None;
+        }
         self.names.abouts.get(instance).map(Known::info)
     }
 

@@ -302,10 +302,14 @@ impl Past {
             let other_run = past.get(other);
             other_run.is_none_or(|it| (it.order(), other) < (run.order(), number))
         };
-        let latest = self.latest.get(run.instance()).copied();
+        let (place, latest) = self.latest.insert_full(run.instance().clone(), number);
         let Some(mut after) = latest.filter(|latest| !is_before(self, *latest)) else {
-            return self.latest.insert(run.instance().clone(), number);
+            return latest;
         };
+        // It came late: a later run is still the latest.
+        if let Some((_, latest)) = self.latest.get_index_mut(place) {
+            *latest = after;
+        }
         loop {
             let at = self.position(after)?;
             let before = self.runs.get(at).and_then(|noted| noted.before);

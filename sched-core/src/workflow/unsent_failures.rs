@@ -70,13 +70,15 @@ impl Scheduler {
     /// Whether there are failures to be sent, and a master whose queue is short and which was sent its snapshot, with the
     /// failures that it missed.
     pub(crate) fn has_failures_to_send(&self) -> bool {
+        // First what is so as a rule: this is asked after each input.
+        if self.instances.failures_to_send().next().is_none() {
+            return false;
+        }
         let master = self
             .peers
             .master()
             .and_then(|master| self.peers.get(master));
-        master.is_some_and(|session| session.backlog() == Backlog::Clear)
-            && !self.sync.is_open()
-            && self.instances.failures_to_send().next().is_some()
+        master.is_some_and(|session| session.backlog() == Backlog::Clear) && !self.sync.is_open()
     }
 
     /// Sends the controllers failures of which none was sent before; as many as a page of a snapshot has rows, the rest
