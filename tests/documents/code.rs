@@ -93,6 +93,7 @@ fn read(folder: &Path, words: &mut HashSet<String>) {
 /// Pages in which every quoted name is one of the code, also without its module.
 const ABOUT_CODE_ALONE: &[&str] = &[
     "docs/explanation/path-of-a-start.md",
+    "docs/explanation/paths-through-the-core.md",
     "docs/explanation/tasks-and-locks.md",
 ];
 
