@@ -24,12 +24,12 @@ const CORE: &str = "sched-core/src";
 /// these at most.
 const COMPONENTS: &[&str] = &[
     "api",
-    "batches",
     "cluster",
     "instance",
     "journal",
     "maps",
     "peers",
+    "pending",
     "placement",
     "queue",
     "recovery",

@@ -37,7 +37,7 @@ const WITH_SENTENCES: &[(&str, &str)] = &[
     ("invariants.rs", "what is broken, for developers"),
     ("consistent.rs", "what is broken, for developers"),
     ("queue/line.rs", "what is broken, for developers"),
-    ("instance/lifecycle.rs", "a table of the documentation"),
+    ("instance/samples.rs", "a table of the documentation"),
     ("placement/filters.rs", "what is wrong with a rule"),
     ("placement/weighers.rs", "what is wrong with a rule"),
     ("placement/policy.rs", "what is wrong with a rule"),

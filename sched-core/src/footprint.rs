@@ -77,7 +77,7 @@ impl Scheduler {
     #[must_use]
     pub fn footprint(&self) -> Footprint {
         let (past, past_bytes) = self.instances.past_size();
-        let (batches, batch_bytes) = self.batches.size();
+        let (batches, batch_bytes) = self.pending.batches();
         let (outcomes, outcome_bytes) = self.peers.outcomes();
         let entries = self
             .cluster
@@ -102,9 +102,9 @@ impl Scheduler {
             queued: self.queue.len(),
             tries: self.cluster.tries().0,
             tried_bytes: self.cluster.tries().1,
-            held_for_recovery: self.recovery.len(),
-            held: self.journal.held().0,
-            held_bytes: self.journal.held().1,
+            held_for_recovery: self.pending.for_nodes(),
+            held: self.pending.for_disk().0,
+            held_bytes: self.pending.for_disk().1,
             unwritten: self.journal.unwritten(),
             batches,
             batch_bytes,

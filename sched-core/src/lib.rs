@@ -5,7 +5,6 @@
 //! [`Scheduler::poll_timeout`] says when time itself is an input. The same inputs and times give the same actions.
 
 mod api;
-mod batches;
 #[cfg(feature = "test-support")]
 pub mod bench_support;
 mod cluster;
@@ -18,6 +17,7 @@ mod invariants;
 mod journal;
 mod maps;
 mod peers;
+mod pending;
 mod placement;
 mod query;
 mod queue;
@@ -65,9 +65,6 @@ pub use api::refused::{RefusalCause, Refused};
 pub use api::report::{KeptRun, KeptRuns, Report, Workload};
 pub use api::sent::{CommandName, ReportName, Sent};
 pub use api::unread::{NamedNode, Unread};
-pub use batches::{
-    BATCH_TIME, MAX_BATCH_BYTES, MAX_BATCHES, MAX_OPERATOR_BATCH_BYTES, MAX_OPERATOR_BATCHES,
-};
 pub use cluster::absent::{MAX_ABSENT_NODES, MAX_HOSTNAME_LEN};
 pub use cluster::columns::{MAX_RESOURCE_NAMES, MAX_RESOURCES_PER_NODE};
 pub use cluster::node::{MAX_PARTS, MAX_VOLUMES_PER_NODE, NodeStatus};
@@ -83,9 +80,13 @@ pub use instance::{
     MAX_HISTORY_BYTES, MAX_MANAGED_BYTES, MAX_MANAGED_BYTES_OF_OPERATORS, MAX_NAMED, MAX_OUTPUTS,
     MAX_PAST_BYTES,
 };
-pub use journal::disk::{MAX_HELD_FOR_DISK, MAX_HELD_FOR_DISK_BYTES, MAX_UNWRITTEN};
+pub use journal::disk::MAX_UNWRITTEN;
 pub use peers::answers::{MAX_AWAITED, MAX_AWAITED_BY_OPERATOR};
 pub use peers::outcomes::{MAX_REPLAY, MAX_REPLAY_BYTES, REPLAY_TIME};
+pub use pending::batches::{
+    BATCH_TIME, MAX_BATCH_BYTES, MAX_BATCHES, MAX_OPERATOR_BATCH_BYTES, MAX_OPERATOR_BATCHES,
+};
+pub use pending::{MAX_HELD_FOR_DISK, MAX_HELD_FOR_DISK_BYTES};
 // Seen from outside, because the test of the documentation is a program of its own, but nothing that anybody else should use.
 pub use api::phase::{IllegalTransition, Phase};
 pub use api::pressure::{PressureNews, PressurePolicy};

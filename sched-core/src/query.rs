@@ -93,7 +93,7 @@ impl Sight<'_> {
             QueryKind::Instances => self.query_instances(now, query, &mut result),
             QueryKind::Controllers => {
                 result.controllers = self.controller_rows(now);
-                result.store = Some(self.journal.view(now));
+                result.store = Some(self.journal.view(now, self.pending.for_disk().0));
             }
             QueryKind::Status => {
                 result.cause.conditions = self.conditions(now);
@@ -125,7 +125,7 @@ impl Sight<'_> {
             version: about.version.clone(),
             uptime_s: i64::try_from(uptime).unwrap_or(i64::MAX),
             recovering: self.recovery.is_open(),
-            store: self.journal.view(now),
+            store: self.journal.view(now, self.pending.for_disk().0),
             certificates: about.certificates.iter().map(certificate).collect(),
             well: None,
             conditions: Vec::new(),

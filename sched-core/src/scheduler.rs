@@ -14,12 +14,12 @@ use crate::api::config::Config;
 use crate::api::ids::InstanceId;
 use crate::api::input::{ClusterConfiguration, Input};
 use crate::api::tally::{Reasons, Times};
-use crate::batches::Batches;
 use crate::cluster::Cluster;
 use crate::instance::Instances;
 use crate::journal::Journal;
 use crate::peers::Peers;
 use crate::peers::configuration::ClusterPayload;
+use crate::pending::Pending;
 use crate::placement::Placement;
 use crate::query::snapshot::Shown;
 use crate::queue::Queue;
@@ -43,7 +43,7 @@ pub struct Scheduler {
     pub(crate) peers: Peers,
     /// The policy in force, the search, and explanations.
     pub(crate) placement: Placement,
-    /// The recovery window after a restart, and the STARTs that wait for it.
+    /// The recovery window after a restart.
     pub(crate) recovery: Recovery,
     /// Managed instances, and what is remembered of runs that are over.
     pub(crate) instances: Instances,
@@ -55,8 +55,8 @@ pub struct Scheduler {
     pub(crate) journal: Journal,
     /// The controller that is being sent the snapshot, if any.
     pub(crate) sync: SnapshotSync<Shown>,
-    /// STARTs that wait for the rest of their batch.
-    pub(crate) batches: Batches,
+    /// STARTs that are on no node and not managed, each with what it waits for.
+    pub(crate) pending: Pending,
     /// Totals for the metrics; nothing is decided by them.
     pub(crate) counters: Counters,
     /// When it was made, and how moments and unix time are converted.
@@ -135,7 +135,7 @@ impl Scheduler {
             timers: Timers::default(),
             journal,
             sync: SnapshotSync::default(),
-            batches: Batches::default(),
+            pending: Pending::default(),
             counters: Counters::default(),
             clock,
             now,

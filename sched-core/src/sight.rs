@@ -6,11 +6,11 @@ use std::time::Instant;
 use crate::Scheduler;
 use crate::api::clock::Clock;
 use crate::api::config::Config;
-use crate::batches::Batches;
 use crate::cluster::Cluster;
 use crate::instance::Instances;
 use crate::journal::Journal;
 use crate::peers::Peers;
+use crate::pending::Pending;
 use crate::placement::Placement;
 use crate::queue::Queue;
 use crate::recovery::Recovery;
@@ -28,7 +28,7 @@ pub(crate) struct Sight<'a> {
     pub(crate) instances: &'a Instances,
     pub(crate) queue: &'a Queue,
     pub(crate) journal: &'a Journal,
-    pub(crate) batches: &'a Batches,
+    pub(crate) pending: &'a Pending,
 }
 
 impl Scheduler {
@@ -46,7 +46,7 @@ impl Scheduler {
             instances: &self.instances,
             queue: &self.queue,
             journal: &self.journal,
-            batches: &self.batches,
+            pending: &self.pending,
         }
     }
 }

@@ -29,7 +29,7 @@ impl Scheduler {
             self.notice(Notice::Disk(DiskSilence::Begun));
         }
         for _ in 0..most {
-            let Some(start) = self.journal.take_late_held(now) else {
+            let Some(start) = self.pending.take_late(now) else {
                 break;
             };
             self.fail_unrecorded(&start);

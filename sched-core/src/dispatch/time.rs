@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use crate::Scheduler;
 use crate::api::action::Action;
-use crate::batches::BATCHES_PER_TICK;
 use crate::instance::{Placing, State};
+use crate::pending::batches::BATCHES_PER_TICK;
 use crate::timers::{Kind, Timer, earlier};
 
 /// STARTs that fail, or instances that are looked at, for one kind of timers in one tick before it ends; a tick that
@@ -77,7 +77,10 @@ impl Scheduler {
             || self.sync.is_page_due(&self.peers)
             || self.has_failures_to_send();
         let [deadline, reservation, sweep] = self.queue.dues(self.now);
-        let disk = earlier(self.journal.due(), self.brief_due());
+        let disk = earlier(
+            self.pending.disk_due(),
+            earlier(self.journal.due(), self.brief_due()),
+        );
         let timers = &mut self.timers;
         timers.follow(Kind::Disk, disk);
         timers.follow(Kind::States, self.instances.due());

@@ -65,8 +65,8 @@ impl Scheduler {
         match self.sight().known_of(&start.request) {
             Known::Nowhere => {
                 self.note_name(&start.request);
-                // The same START again while the first one waits for nodes: the newer takes its place.
-                self.recovery.take_instance(&start.request.instance);
+                // The same START again while the first one waits: the newer takes its place.
+                self.pending.take(&start.request.instance);
                 Some(NewStart { start })
             }
             known => {
@@ -118,7 +118,7 @@ impl Scheduler {
                 }
             },
             Known::Expected => {
-                self.recovery.take_instance(&instance);
+                self.pending.take(&instance);
                 self.hold(start, Some(Refusal::Crowded));
             }
             Known::NameTaken(other) => self.refuse_start(&start, name_taken(&start.request, other)),
@@ -132,12 +132,18 @@ impl Scheduler {
     /// Has a START wait in the recovery window. If it cannot, because the window is closed or too much waits, it fails:
     /// for `otherwise`, or, with `None`, because no node fits.
     pub(crate) fn hold(&mut self, start: Box<PlacedStart>, otherwise: Option<Refusal>) {
-        if let Some((batch, _)) = self.batches.waiting(&start.request.instance) {
+        let instance = start.request.instance.clone();
+        if let Some(batch) = self.pending.batch_of(&instance) {
             let why = Refusal::WaitsInBatch(batch.name().into());
             return self.answer_known(Known::Taken(why), start);
         }
-        match self.recovery.hold(start) {
-            Ok(instance) => self.notice(Notice::HeldForRecovery(instance)),
+        let held = if self.recovery.is_open() {
+            self.pending.hold_for_nodes(start)
+        } else {
+            Err(start)
+        };
+        match held {
+            Ok(()) => self.notice(Notice::HeldForRecovery(instance)),
             Err(start) => match otherwise {
                 Some(refusal) => self.fail_for_room(&start, refusal),
                 None => self.fail_without_node(&start),

@@ -30,9 +30,9 @@ impl Scheduler {
 
     /// Has the recovery window closed in time, and what waited for that tried again at once.
     pub(crate) fn set_recovery_timer(&mut self) {
-        let mut due = self.recovery.due();
+        let mut due = self.recovery.due(self.pending.for_nodes() > 0);
         if !self.recovery.is_open() {
-            due = due.into_iter().chain(self.batches.complete_due()).min();
+            due = due.into_iter().chain(self.pending.complete_due()).min();
         }
         self.timers.put(Timer::Recovery, due);
     }

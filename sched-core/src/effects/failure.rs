@@ -33,7 +33,7 @@ impl Scheduler {
     ) -> Option<Explained<StartFailure>> {
         let instance = InstanceId::new(&failure.instance_uuid);
         let is_over =
-            !self.instances.contains(&instance) && self.batches.waiting(&instance).is_none();
+            !self.instances.contains(&instance) && self.pending.batch_of(&instance).is_none();
         let waits = is_over && self.journal.is_failure_to_wait(&instance);
         if failure.reason == StartFailureReason::NotRecorded || !waits {
             return Some(failure);

@@ -9,15 +9,8 @@ use crate::api::cause::Cause;
 use crate::api::disk::{DISK_PATIENCE, DiskState};
 use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, SessionId};
-use crate::api::start::PlacedStart;
 use crate::journal::Journal;
 use crate::timers::earlier;
-
-/// STARTs that wait for the disk at once: beyond that they fail at once.
-pub const MAX_HELD_FOR_DISK: usize = 1024;
-
-/// Bytes of their payloads.
-pub const MAX_HELD_FOR_DISK_BYTES: usize = 16 * 1024 * 1024;
 
 /// Instances of which a record is to be taken off a disk that takes no writes: beyond that each START that leaves a record
 /// waits for the disk, also one that a policy alone keeps. About 100 bytes each.
@@ -29,9 +22,6 @@ pub(super) struct Disk {
     trouble: Option<Trouble>,
     /// Since when a change waits to be on disk and no other came to be there.
     waits_since: Option<Instant>,
-    /// STARTs at the door, with the moment their time is up.
-    held: VecDeque<(Instant, Box<PlacedStart>)>,
-    held_bytes: usize,
     /// STARTs that were taken in and are not on disk, with the moment their time is up.
     unwritten: VecDeque<(Instant, Unwritten)>,
     /// STARTs that were on disk and have failed: a crash would have them tried again, until that is on disk.
@@ -109,9 +99,9 @@ impl Journal {
         self.recorded.removals() >= MAX_UNWRITTEN
     }
 
-    /// How the disk is; in no words where it has not answered.
-    pub(crate) fn view(&self, now: Instant) -> StoreView {
-        let waiting = self.disk.held.len() + self.waiting.len();
+    /// How the disk is; in no words where it has not answered. `held` = STARTs that wait for it (`pending`).
+    pub(crate) fn view(&self, now: Instant, held: usize) -> StoreView {
+        let waiting = held + self.waiting.len();
         let mut view = StoreView {
             state: StoreState::Written,
             waiting: i64::try_from(waiting).unwrap_or(i64::MAX),
@@ -130,47 +120,6 @@ impl Journal {
 
 /// What waits for the disk.
 impl Journal {
-    /// Has a START wait at the door until the disk takes writes; gives it back if as many wait as may.
-    pub(crate) fn hold(
-        &mut self,
-        now: Instant,
-        start: Box<PlacedStart>,
-    ) -> Option<Box<PlacedStart>> {
-        let bytes = self.disk.held_bytes + start.parcel.payload.len();
-        if self.disk.held.len() >= MAX_HELD_FOR_DISK || bytes > MAX_HELD_FOR_DISK_BYTES {
-            return Some(start);
-        }
-        self.disk.held_bytes = bytes;
-        self.disk.held.push_back((now + DISK_PATIENCE, start));
-        None
-    }
-
-    /// Takes out the START of an instance: it was deleted, or sent again.
-    pub(crate) fn take_held_of(&mut self, instance: &InstanceId) -> Option<Box<PlacedStart>> {
-        let is_it = |(_, start): &(Instant, Box<PlacedStart>)| start.request.instance == *instance;
-        let at = self.disk.held.iter().position(is_it)?;
-        self.disk.release(at)
-    }
-
-    /// Takes out a START whose time is up.
-    pub(crate) fn take_late_held(&mut self, now: Instant) -> Option<Box<PlacedStart>> {
-        let (due, _) = self.disk.held.front()?;
-        (*due <= now).then(|| self.disk.release(0))?
-    }
-
-    /// Takes out all STARTs at the door, in the order they came.
-    pub(crate) fn take_held(&mut self) -> Vec<PlacedStart> {
-        self.disk.held_bytes = 0;
-        let held = std::mem::take(&mut self.disk.held);
-        held.into_iter().map(|(_, start)| *start).collect()
-    }
-
-    /// STARTs at the door, and their bytes.
-    #[cfg(any(test, feature = "test-support"))]
-    pub(crate) fn held(&self) -> (usize, usize) {
-        (self.disk.held.len(), self.disk.held_bytes)
-    }
-
     /// Notes a START that is kept from this input on.
     pub(crate) fn note_kept(&mut self, now: Instant, instance: &InstanceId) {
         if self.is_on {
@@ -264,21 +213,14 @@ impl Disk {
     /// When something is due.
     pub(super) fn due(&self) -> Option<Instant> {
         let is_silent = self.waits_since.filter(|_| self.trouble.is_none());
-        let held = self.held.front().map(|(due, _)| *due);
         let unwritten = self.unwritten.front().map(|(due, _)| *due);
         let is_silent = is_silent.map(|since| since + DISK_PATIENCE);
-        earlier(is_silent, earlier(held, unwritten))
+        earlier(is_silent, unwritten)
     }
 
     /// STARTs that were taken in and are not on disk, and those that have failed and still are.
     #[cfg(any(test, feature = "test-support"))]
     pub(super) fn unwritten(&self) -> usize {
         self.unwritten.len() + self.failed.len()
-    }
-
-    fn release(&mut self, at: usize) -> Option<Box<PlacedStart>> {
-        let (_, start) = self.held.remove(at)?;
-        self.held_bytes -= start.parcel.payload.len();
-        Some(start)
     }
 }

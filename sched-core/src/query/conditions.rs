@@ -106,7 +106,7 @@ impl Sight<'_> {
     /// The same.
     pub(super) fn conditions(&self, now: Instant) -> Vec<Condition> {
         let mut list = List::default();
-        let store = self.journal.view(now);
+        let store = self.journal.view(now, self.pending.for_disk().0);
         if store.state == StoreState::Refused {
             list.add(Unwell::Store, store.since_s);
         }

@@ -106,13 +106,12 @@ impl Sight<'_> {
         (*named != request.instance && self.exists(named)).then_some(named)
     }
 
-    /// Whether an instance is placed, or waits to be: for room, for nodes that come back, or for the rest of its batch;
+    /// Whether an instance is placed, or waits to be, for whatever;
     /// or is listed as lost with its node.
     pub(crate) fn exists(&self, instance: &InstanceId) -> bool {
         self.instances.contains(instance)
             || self.cluster.placement(instance).is_some()
-            || self.recovery.has(instance)
-            || self.batches.has(instance)
+            || self.pending.has(instance)
             || self.journal.is_lost_plain(instance)
     }
 

@@ -72,7 +72,7 @@ impl Sight<'_> {
 
     /// The record of a START that waits for the rest of its batch.
     pub(crate) fn batch_record(&self, instance: &InstanceId) -> Option<Record> {
-        let (batch, start) = self.batches.waiting(instance)?;
+        let (batch, start) = self.pending.in_batch(instance)?;
         Some(Record::Instance(Box::new(InstanceRecord {
             payload: Some(start.parcel.payload.clone()),
             sender: start.parcel.origin,

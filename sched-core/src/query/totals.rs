@@ -113,7 +113,7 @@ impl Scheduler {
     /// How the state directory is.
     #[must_use]
     pub fn store(&self, now: Instant) -> StoreView {
-        self.journal.view(now)
+        self.journal.view(now, self.pending.for_disk().0)
     }
 
     /// Adds some nodes to a sum. Returns where to go on, `None` once all were added. Nodes that come or go between two

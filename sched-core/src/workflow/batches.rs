@@ -1,5 +1,5 @@
 //! Batches: STARTs of which all are placed or none. Here is how they are taken in, placed together, and fail; which
-//! wait for which is kept in the component `batches`.
+//! wait for which is kept in `pending::batches`.
 //!
 //! ```text
 //!  START, batch {id: b, count: 3} ──▶ joins b ──▶ third one came: place_all ──▶ all placed
@@ -21,10 +21,10 @@ use crate::api::cause::Cause;
 use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::start::PlacedStart;
-use crate::batches::{BATCH_TIME, BatchId};
 use crate::cluster::query::Query;
 use crate::effects::admission::NewStart;
 use crate::peers::owner::Owner;
+use crate::pending::batches::{BATCH_TIME, BatchId};
 use crate::placement::explain::Explanation;
 use crate::query::known::Known;
 use crate::timers::Timer;
@@ -34,7 +34,7 @@ impl Scheduler {
     /// as well, so that a batch may be sent again for those of its instances that have ended. Refused are a START whose
     /// instance waits in another batch, whose name is taken, or that the component does not accept (another count, too
     /// many).
-    pub(crate) fn join_batch(&mut self, now: Instant, owner: Owner, start: PlacedStart) {
+    pub(crate) fn join_batch(&mut self, now: Instant, owner: Owner, start: Box<PlacedStart>) {
         let instance = &start.request.instance;
         let Some(asked) = start
             .request
@@ -42,10 +42,10 @@ impl Scheduler {
             .as_ref()
             .and_then(|scheduling| scheduling.batch.clone())
         else {
-            return self.place(now, Box::new(start));
+            return self.place(now, start);
         };
         let id = BatchId::new(owner, &asked.id);
-        let is_elsewhere = self.batches.batch_of(instance);
+        let is_elsewhere = self.pending.batch_of(instance);
         if let Some(other) = is_elsewhere.filter(|other| **other != id) {
             let problem = Refusal::OtherBatch(other.name().into());
             return self.refuse_start(&start, problem);
@@ -53,15 +53,15 @@ impl Scheduler {
         match self.sight().known_of(&start.request) {
             Known::Nowhere => self.note_name(&start.request),
             known @ Known::NameTaken(_) => {
-                return self.answer_known(known, Box::new(start));
+                return self.answer_known(known, start);
             }
             // Answered once the batch is complete.
             _ => {}
         }
         let instance = instance.clone();
-        // The same START again while the first one waits for nodes: the newer takes its place.
-        self.recovery.take_instance(&instance);
-        let added = self.batches.add(&id, &asked, start, now);
+        // The same START again while the first one waits: the newer takes its place.
+        self.pending.take(&instance);
+        let added = self.pending.add_to_batch(&id, &asked, start, now);
         self.journal.note_instance(&instance);
         match added {
             Ok(true) => {
@@ -75,20 +75,21 @@ impl Scheduler {
 
     /// Sets the timer for the batch whose time to become complete is over first.
     fn set_batch_timer(&mut self) {
-        self.timers.put(Timer::LateBatches, self.batches.due());
+        self.timers
+            .put(Timer::LateBatches, self.pending.batches_due());
     }
 
     /// A node has an instance of which nothing else is on disk: a START of it that waits in a batch is not to be placed
     /// before that node is back, should the scheduler crash.
     pub(crate) fn note_had(&mut self, instance: &InstanceId) {
-        if self.batches.batch_of(instance).is_some() {
+        if self.pending.batch_of(instance).is_some() {
             self.journal.note_instance(instance);
         }
     }
 
     /// Takes a batch out. The caller places, puts back or fails each of its STARTs; their records are written again.
     fn take_batch(&mut self, id: &BatchId) -> Vec<PlacedStart> {
-        let starts = self.batches.take(id);
+        let starts = self.pending.take_batch(id);
         self.set_batch_timer();
         for start in &starts {
             self.journal.note_instance(&start.request.instance);
@@ -99,8 +100,8 @@ impl Scheduler {
     /// Fails the batches of which a START is not on disk, when the scheduler leaves with a disk that takes no writes:
     /// after the restart they could never become complete.
     pub(crate) fn fail_unwritten_batches(&mut self, why: &Cause) {
-        let is_unwritten = |start: &PlacedStart| self.journal.is_unwritten(&start.request.instance);
-        for id in self.batches.with_any(is_unwritten) {
+        let is_unwritten = |instance: &InstanceId| self.journal.is_unwritten(instance);
+        for id in self.pending.batches_with_any(is_unwritten) {
             for start in self.take_batch(&id) {
                 let reason = StartFailureReason::NotRecorded;
                 self.fail_with(&start, reason, Explanation::of(why.clone()));
@@ -111,14 +112,14 @@ impl Scheduler {
     /// Tries up to `attempts` complete batches again that wait for nodes to come back; after the recovery window, what
     /// does not fit fails.
     pub(crate) fn retry_batches(&mut self, now: Instant, attempts: usize) {
-        if self.batches.complete_due().is_none() {
+        if self.pending.complete_due().is_none() {
             return;
         }
-        for id in self.batches.complete(attempts) {
+        for id in self.pending.complete_batches(attempts) {
             let starts = self.take_batch(&id);
             self.place_all(now, &id, starts);
         }
-        self.batches.note_complete(now);
+        self.pending.note_complete(now);
     }
 
     /// Places all of these or none. In this order:
@@ -133,14 +134,14 @@ impl Scheduler {
             .iter()
             .any(|start| self.sight().waits_for_nodes(&start.request))
         {
-            return self.batches.put_back(id, starts, now);
+            return self.pending.put_back_batch(id, starts, now);
         }
         self.place_collected();
         for start in &starts {
             self.serve_before(&start.request);
         }
         let (mut new, mut known) = self.admit_starts(starts);
-        let lost = new.extract_if(.., |start| self.batches.was_lost(&start.request().instance));
+        let lost = new.extract_if(.., |start| self.pending.was_lost(&start.request().instance));
         known.extend(lost.map(|start| (Known::Taken(Refusal::LostSince), *start.into_start())));
         match self.reserve_all(now, &new) {
             Ok(chosen) => {
@@ -155,14 +156,14 @@ impl Scheduler {
                     .into_iter()
                     .map(|start| *start.into_start())
                     .chain(known);
-                self.batches.put_back(id, starts.collect(), now);
+                self.pending.put_back_batch(id, starts.collect(), now);
             }
             Err(why) => {
                 self.answer_all(known);
                 self.fail_all(&new, &why);
             }
         }
-        self.batches.forget_lost();
+        self.pending.forget_lost();
     }
 
     /// Chooses nodes for all of these and claims on them what they ask for, one after the other: each choice sees the
@@ -219,9 +220,13 @@ impl Scheduler {
         }
     }
 
-    /// Fails the batch of an instance that is deleted while it waits, because it can no longer become complete.
-    pub(crate) fn cancel_batch(&mut self, instance: &InstanceId) {
-        let Some(id) = self.batches.batch_of(instance).cloned() else {
+    /// Fails the START of an instance that is deleted while it waits for the disk, for nodes, or for the rest of its batch;
+    /// the whole batch then, because it can no longer become complete.
+    pub(crate) fn cancel_pending(&mut self, instance: &InstanceId) {
+        if let Some(start) = self.pending.take(instance) {
+            self.fail_start(&start, Refusal::Cancelled);
+        }
+        let Some(id) = self.pending.batch_of(instance).cloned() else {
             return;
         };
         let starts = self.take_batch(&id);
@@ -248,13 +253,13 @@ impl Scheduler {
                 known => self.answer_known(known, Box::new(start)),
             }
         }
-        self.batches.forget_lost();
+        self.pending.forget_lost();
         failed
     }
 
     /// Fails every batch that waits.
     pub(crate) fn fail_batches(&mut self) {
-        while let Some(id) = self.batches.first() {
+        while let Some(id) = self.pending.first_batch() {
             for start in self.take_batch(&id) {
                 self.fail_start(&start, Refusal::Leaving);
             }
@@ -263,7 +268,7 @@ impl Scheduler {
 
     /// Fails batches whose last STARTs have not come in time.
     pub(crate) fn fail_late_batches(&mut self, now: Instant) {
-        while let Some((id, count, starts)) = self.batches.take_due(now) {
+        while let Some((id, count, starts)) = self.pending.take_late_batch(now) {
             for start in &starts {
                 self.journal.note_instance(&start.request.instance);
             }

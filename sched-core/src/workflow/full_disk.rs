@@ -16,7 +16,6 @@ use sched_model::{EvacuateMode, StartFailureReason};
 
 use crate::Scheduler;
 use crate::api::command::Command;
-use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::refused::RefusalCause;
 use crate::api::start::PlacedStart;
@@ -33,24 +32,19 @@ impl Scheduler {
         if !self.journal.is_in_trouble() || !self.sight().needs_disk(&start) {
             return Some(start);
         }
-        // The newer one takes its place.
-        self.journal.take_held_of(&start.request.instance);
-        let refused = if self.journal.is_leaving() {
-            Some(start)
+        // Of a batch: the START that waits there came first, and this one takes its place.
+        if self.pending.batch_of(&start.request.instance).is_some() {
+            return Some(start);
+        }
+        let held = if self.journal.is_leaving() {
+            Err(start)
         } else {
-            self.journal.hold(self.now, start)
+            self.pending.hold_for_disk(self.now, start)
         };
-        if let Some(start) = refused {
+        if let Err(start) = held {
             self.fail_unrecorded(&start);
         }
         None
-    }
-
-    /// Fails a START that is held, because its instance was deleted.
-    pub(crate) fn cancel_held(&mut self, instance: &InstanceId) {
-        if let Some(start) = self.journal.take_held_of(instance) {
-            self.fail_start(&start, Refusal::Cancelled);
-        }
     }
 
     /// Fails a START that was accepted and is not on disk in time, unless its node has it by now: then it is looked at
@@ -84,7 +78,7 @@ impl Scheduler {
 
     /// Fails all STARTs that are not on disk, because the scheduler leaves and would not know them when it is back.
     pub(crate) fn fail_unwritten(&mut self) {
-        for start in self.journal.take_held() {
+        for start in self.pending.take_for_disk() {
             self.fail_unrecorded(&start);
         }
         for start in self.journal.take_unwritten() {

@@ -33,7 +33,7 @@ impl Scheduler {
         self.remember_lost(&node);
         self.remember_claims(&node, claims);
         for (instance, entry) in node.ledger().entries_from(0) {
-            self.batches.note_lost(instance);
+            self.pending.note_lost(instance);
             if let Some(start) = entry.unconfirmed() {
                 let place = (node.uuid(), node.hostname_text());
                 self.fail_unconfirmed(instance, start, place, Some(entry.since()));

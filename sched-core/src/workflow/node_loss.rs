@@ -279,7 +279,7 @@ impl Scheduler {
             let reason = CommandFailureReason::Failed;
             self.notify_mover(move_request, instance, node, reason, cause);
         }
-        self.batches.note_lost(instance);
+        self.pending.note_lost(instance);
         self.leave_queue(instance);
         self.cluster.release(key, instance);
     }

@@ -72,12 +72,12 @@ impl Scheduler {
     /// Tries up to `attempts` of the STARTs that wait in the recovery window again. While it is open, one that still
     /// does not fit goes on waiting; once it has closed, it is queued or fails.
     pub(crate) fn retry_recovery(&mut self, now: Instant, attempts: usize) {
-        for _ in 0..attempts.min(self.recovery.len()) {
-            let Some(start) = self.recovery.take() else {
+        for _ in 0..attempts.min(self.pending.for_nodes()) {
+            let Some(start) = self.pending.take_for_nodes() else {
                 return;
             };
             if self.sight().waits_for_nodes(&start.request) {
-                self.recovery.put_back(start);
+                self.pending.put_back(start);
                 continue;
             }
             // A node may have come back with it.
@@ -89,7 +89,7 @@ impl Scheduler {
             let query = Query::of(start.request());
             match self.choose(&query) {
                 Some(key) => self.claim(now, key, &query, start),
-                None if self.recovery.is_open() => self.recovery.put_back(start.into_start()),
+                None if self.recovery.is_open() => self.pending.put_back(start.into_start()),
                 None => self.without_room(start),
             }
         }

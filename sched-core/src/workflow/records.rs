@@ -93,7 +93,7 @@ impl Scheduler {
                 self.recovery.note_had(instance.clone(), node);
             }
             if let Some(start) = start {
-                self.join_batch(self.now, record.batch_operator.into(), start);
+                self.join_batch(self.now, record.batch_operator.into(), Box::new(start));
             }
             return;
         }

@@ -15,10 +15,10 @@ use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Backlog, InstanceReport, NodeReport, StatsReport};
 use crate::api::parcel::Parcel;
 use crate::api::sent::CommandName;
-use crate::batches::BATCHES_PER_READY;
 use crate::cluster::advice::Advice;
 use crate::cluster::ledger::{Ended, MissRules, StatsOutcome};
 use crate::cluster::node::NodeStatus;
+use crate::pending::batches::BATCHES_PER_READY;
 use crate::recovery::RETRIES_PER_READY;
 use crate::workflow::managed_end::EndAudience;
 
@@ -38,7 +38,7 @@ impl Scheduler {
         self.note_changes();
         let was_open = self.recovery.is_open();
         self.note_back(now, key);
-        if self.recovery.is_open() && self.recovery.len() > 0 {
+        if self.recovery.is_open() && self.pending.for_nodes() > 0 {
             self.retry_recovery(now, RETRIES_PER_READY);
         }
         if was_open {

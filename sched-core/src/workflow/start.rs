@@ -44,7 +44,7 @@ impl Scheduler {
             Some(scheduling) if scheduling.dry_run => self.decide(&start),
             Some(scheduling) if scheduling.batch.is_some() => {
                 let owner = self.peers.owner(start.sender);
-                self.join_batch(now, owner, *start);
+                self.join_batch(now, owner, start);
             }
             _ => self.place(now, start),
         }
@@ -59,7 +59,7 @@ impl Scheduler {
             let nodes: Vec<_> = nodes.map(|(key, _)| key).collect();
             nodes.into_iter().for_each(|key| self.wake(key));
         }
-        let mut held = self.journal.take_held();
+        let mut held = self.pending.take_for_disk();
         held.sort_by_key(|start| self.sight().rank_of(&start.request));
         for start in held {
             self.serve_before(&start.request);

@@ -16,7 +16,7 @@ impl Scheduler {
     pub(crate) fn fail_waiting(&mut self) {
         self.journal.leave();
         self.recovery.close();
-        while let Some(start) = self.recovery.take() {
+        while let Some(start) = self.pending.take_for_nodes() {
             self.fail_start(&start, Refusal::Leaving);
         }
         self.set_recovery_timer();

@@ -13,7 +13,6 @@ use crate::Scheduler;
 use crate::api::action::{Action, Message, Notice, TargetedCommand};
 use crate::api::cause::Cause;
 use crate::api::command::Target;
-use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, SessionId, canonical_uuid};
 use crate::api::input::{ConfigurationFlags, NewConfiguration};
 use crate::api::malformed::{Fault, Malformed};
@@ -38,13 +37,7 @@ impl Scheduler {
         target: Target,
         remains: Remains,
     ) {
-        if self.recovery.len() > 0
-            && let Some(start) = self.recovery.take_instance(&target.instance)
-        {
-            self.fail_start(&start, Refusal::Cancelled);
-        }
-        self.cancel_held(&target.instance);
-        self.cancel_batch(&target.instance);
+        self.cancel_pending(&target.instance);
         if let Some(key) = self.cluster.placement(&target.instance) {
             let mut ledger = self.cluster.ledger_mut(key);
             ledger.set_remains(&target.instance, remains);
