@@ -74,7 +74,7 @@ pub use limits::{
 };
 pub use node_file::NodeFileError;
 pub use placement::{PLACEMENT_PATH, PlacementConfig, PlacementError, TokensError};
-pub use profile::Profile;
+pub use profile::{Profile, ProfileError};
 pub use reload::ReloadConfig;
 pub use start::{Server, ServerConfig, StartError};
 // Only a benchmark and the tests of the store use these from outside.

@@ -1,86 +1,113 @@
-//! `--cpuprofile`: where the daemon spends its time, as a file that pprof reads.
+//! `--cpuprofile`: where the daemon spends its time, as a file that pprof reads. The profiler is built in with the feature
+//! `cpuprofile`, which packages have; without it the flag is taken, and a warning says what it needs.
 
+#[cfg(feature = "cpuprofile")]
 mod format;
+#[cfg(feature = "cpuprofile")]
+mod sampler;
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::thread::{self, JoinHandle};
 
-use pprof::{ProfilerGuard, ProfilerGuardBuilder};
-use prost::Message as _;
-
-/// Samples a second, as Go's profiler.
-const FREQUENCY_HZ: i32 = 100;
+/// Why there will be no profile.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// The program has no profiler.
+    #[error(
+        "this program is built without the feature 'cpuprofile'; build it with 'cargo build --release --features cpuprofile', \
+         or use the packaged one"
+    )]
+    NotBuilt,
+    /// The file cannot be made.
+    #[error("cannot write {path}: {error}; name a file in a directory that can be written", path = crate::printable::Printable::new(.path.display()))]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+}
 
 /// A profile that is to be taken, or being taken.
+#[derive(Debug)]
 pub struct Profile {
+    #[cfg_attr(
+        not(feature = "cpuprofile"),
+        expect(dead_code, reason = "none is made without the profiler")
+    )]
     path: PathBuf,
+    #[cfg_attr(
+        not(feature = "cpuprofile"),
+        expect(dead_code, reason = "none is made without the profiler")
+    )]
     file: File,
-    sampler: Option<JoinHandle<io::Result<ProfilerGuard<'static>>>>,
+    #[cfg(feature = "cpuprofile")]
+    sampler: Option<sampler::Sampler>,
 }
 
 impl Profile {
     /// Makes the file at once, so that a bad path is known before anything runs.
     ///
     /// # Errors
-    /// The file cannot be made.
-    pub fn create(path: &Path) -> io::Result<Self> {
-        Ok(Self {
-            file: File::create(path)?,
-            path: path.to_owned(),
-            sampler: None,
-        })
+    /// The file cannot be made, or the program has no profiler; nothing is made then.
+    pub fn create(path: &Path) -> Result<Self, ProfileError> {
+        if !cfg!(feature = "cpuprofile") {
+            return Err(ProfileError::NotBuilt);
+        }
+        let path = path.to_owned();
+        match File::create(&path) {
+            Ok(file) => Ok(Self {
+                path,
+                file,
+                #[cfg(feature = "cpuprofile")]
+                sampler: None,
+            }),
+            Err(error) => Err(ProfileError::File { path, error }),
+        }
     }
+}
 
-    /// Begins to take samples, beside everything else: the profiler reads the program's debugging information first, which
-    /// takes seconds.
+/// Without the profiler there is no profile to begin or to finish.
+#[cfg(not(feature = "cpuprofile"))]
+impl Profile {
+    /// Begins to take samples.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// There is no profiler.
     pub fn begin(&mut self) -> io::Result<()> {
-        let sampler = thread::Builder::new().name("profile".to_owned());
-        self.sampler = Some(sampler.spawn(sample)?);
-        Ok(())
+        Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Writes what was sampled, if anything was.
+    /// Writes what was sampled.
     ///
     /// # Errors
-    /// The profiler could not be started, or the profile cannot be written.
-    pub fn finish(mut self) -> io::Result<()> {
-        let Some(sampler) = self.sampler.take() else {
-            return Ok(());
-        };
-        let panicked = |_| io::Error::other("the profiler has panicked");
-        let guard = sampler.join().map_err(panicked)??;
-        let report = guard.report().build().map_err(io::Error::other)?;
-        let profile = format::Profile::new(&report);
-        self.file.write_all(&profile.encode_to_vec())?;
-        self.file.sync_all()?;
-        tracing::info!(
-            event = "profile_written",
-            "CPU profile written to {}",
-            self.path.display()
-        );
+    /// None: nothing was.
+    pub fn finish(self) -> io::Result<()> {
         Ok(())
     }
 }
 
-fn sample() -> io::Result<ProfilerGuard<'static>> {
-    let guard = ProfilerGuardBuilder::default()
-        .frequency(FREQUENCY_HZ)
-        .blocklist(&["libc", "libgcc", "pthread", "vdso"])
-        .build()
-        .map_err(io::Error::other)?;
-    tracing::info!(event = "profile_begun", "CPU profile is taken from now on");
-    Ok(guard)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl std::fmt::Debug for Profile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Profile")
-            .field("path", &self.path)
-            .finish_non_exhaustive()
+    #[test]
+    fn a_program_without_the_profiler_says_which_feature_it_needs_and_where_it_is() {
+        let said = ProfileError::NotBuilt.to_string();
+        for part in ["'cpuprofile'", "--features cpuprofile", "packaged"] {
+            assert!(said.contains(part), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_made_only_where_there_is_a_profiler() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cpu.pprof");
+        let made = Profile::create(&path);
+        assert_eq!(made.is_ok(), cfg!(feature = "cpuprofile"));
+        assert_eq!(path.exists(), made.is_ok());
+        let missing = Profile::create(&directory.path().join("none/cpu.pprof"));
+        assert!(missing.is_err());
     }
 }

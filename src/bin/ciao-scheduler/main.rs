@@ -126,8 +126,8 @@ fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
     })
 }
 
-/// The profile that is to be taken. A file that cannot be written is no reason not to serve, as it is none for the
-/// original; an empty name stands for none.
+/// The profile that is to be taken. A file that cannot be written, or a program without the profiler, is no reason not to
+/// serve, as the first is none for the original; an empty name stands for none.
 fn profile_of(flags: &DaemonFlags) -> Option<Profile> {
     let path = flags
         .cpuprofile
@@ -137,8 +137,7 @@ fn profile_of(flags: &DaemonFlags) -> Option<Profile> {
     let profile = profile.inspect_err(|error| {
         tracing::warn!(
             event = "profile_failed",
-            "there will be no CPU profile: cannot write {}: {error}; name a file in a directory that can be written",
-            Printable::new(path.display())
+            "there will be no CPU profile: {error}"
         );
     });
     profile.ok()
