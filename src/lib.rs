@@ -7,7 +7,6 @@
 
 pub mod cert;
 pub mod ctl;
-#[cfg(feature = "dev")]
 pub mod dev;
 mod edit;
 pub mod flags;

@@ -83,5 +83,4 @@ pub use store::{News, Opened, Store};
 pub use strict::Mistake;
 pub use tasks::TaskEnded;
 // `crate::dev` waits with it for what ends its scheduler.
-#[cfg(feature = "dev")]
 pub(crate) use tasks::told;

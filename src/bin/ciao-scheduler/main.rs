@@ -4,10 +4,6 @@
 //! that can be wrong with flags, certificates, ports and the state directory fails in `Server::bind`, before a peer is
 //! let in.
 
-#[cfg(feature = "dev")]
-mod dev_flags;
-#[cfg(not(feature = "dev"))]
-#[path = "dev_program.rs"]
 mod dev_flags;
 mod flags;
 
@@ -15,7 +11,6 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use ciao_scheduler::flags::{complain, double_dashes, parse, with_causes};
-#[cfg(feature = "dev")]
 use ciao_scheduler::launcher::supervise;
 use ciao_scheduler::logging::{self, Destination, is_nothing};
 use ciao_scheduler::printable::Printable;
@@ -38,9 +33,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// The exit code is 1 for every failure; a wrong command line ends in `parse`, with 2.
 fn main() -> ExitCode {
-    #[cfg(feature = "dev")]
     let mut words = std::env::args_os();
-    #[cfg(feature = "dev")]
     if words.nth(1).is_some_and(|word| word == supervise::WORD) {
         // The launchers of `dev` run their workloads through this program.
         return supervise::run(words);
