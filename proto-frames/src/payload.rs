@@ -78,8 +78,8 @@ pub use workloads::{Workload, Workloads};
 
 pub use sched_model::{
     AffectedInstance, AssignPublicIpFailure, AttachVolumeFailure, AttachVolumeFailureReason,
-    AttemptFailed, Batch, CertificateView, CommandFailure, CommandFailureReason, CommandRefused,
-    ConditionView, ConfigurationFailure, ConfigurationPart, ConfigurationSource,
+    AttemptFailed, Backoff, Batch, CertificateView, CommandFailure, CommandFailureReason,
+    CommandRefused, ConditionView, ConfigurationFailure, ConfigurationPart, ConfigurationSource,
     ConfigurationVersion, ControllerRole, ControllerStatus, ControllerView, DecidedPlacement,
     Delete, DeleteFailure, DeleteFailureReason, DeleteImage, Digest, DrainProgress, DrainState,
     EndFacts, EndWhy, EndsRecorded, Evacuate, EvacuateMode, Expression, ExpressionError,
@@ -90,9 +90,9 @@ pub use sched_model::{
     OutputFailure, OutputPart, OutputRow, PayloadError, PayloadErrorKind, PhaseName,
     PlacementDecision, PlacementState, Position, PressureState, Query, QueryKind, QueryResult,
     ReadConfiguration, ReadImage, ReadOutput, Reason, ReasonKind, RefusalReason, Reload,
-    ReloadState, Reloaded, ReportReceived, Restore, RestoreMode, Resume, Scheduling, Snapshot,
-    Span, StartFailure, StartFailureReason, StatusView, StoreState, StoreView, Suspend, Test,
-    Topic, UNKNOWN, UnassignPublicIpFailure, UnmovableInstance, Update, Word, WriteConfiguration,
-    WriteImage, configuration, cut, drain_progress, evacuate, expression, identifier, image,
-    output, query, scheduling, span,
+    ReloadState, Reloaded, ReportReceived, RestartPolicy, RestartWhen, Restore, RestoreMode,
+    Resume, Scheduling, Snapshot, Span, StartFailure, StartFailureReason, StatusView, Stop,
+    StopSignal, StoreState, StoreView, Suspend, Test, Topic, UNKNOWN, UnassignPublicIpFailure,
+    UnmovableInstance, Update, Word, WriteConfiguration, WriteImage, configuration, cut,
+    drain_progress, evacuate, expression, identifier, image, output, query, scheduling, span,
 };

@@ -150,6 +150,12 @@ pub enum Fault {
         /// The key that must be present too.
         needs: &'static str,
     },
+    /// A length of time below what the key allows.
+    #[error("shorter than {min}")]
+    SpanTooShort {
+        /// Shortest allowed.
+        min: Span,
+    },
     /// A length of time beyond what the key allows.
     #[error("longer than {max}")]
     SpanTooLong {
@@ -238,6 +244,7 @@ impl PayloadError {
             | Fault::NotAnImage(_)
             | Fault::NotAnInstanceName(_)
             | Fault::OnlyWith { .. }
+            | Fault::SpanTooShort { .. }
             | Fault::SpanTooLong { .. } => PayloadErrorKind::InvalidData,
         }
     }

@@ -92,6 +92,7 @@ pub use reason::{Reason, ReasonKind};
 pub use reload::{Reload, ReloadState, Reloaded};
 pub use report_received::ReportReceived;
 pub use role::Role;
+pub use scheduling::limits::{Backoff, RestartPolicy, RestartWhen, Stop, StopSignal};
 pub use scheduling::{Batch, Group, GroupPolicy, Near, OnNodeLoss, Scheduling};
 pub use set_name::SetMember;
 pub use snapshot::Snapshot;

@@ -17,6 +17,9 @@
 //!   attempts: 3
 //!   relocate: true
 //!   on_node_loss: restart
+//!   time_limit: 10m
+//!   stop: {signal: INT, grace: 30s}
+//!   restart: {when: on-failure, max: 5, backoff: 1s..5m, window: 1h}
 //!   image: ubuntu-24.04
 //!   name: web-1
 //!   dry_run: true
@@ -34,8 +37,10 @@ use crate::expression::{Expression, is_name};
 use crate::span::Span;
 use crate::value::Record;
 use crate::{record, words};
+use limits::{RestartPolicy, RestartWhen, Stop};
 
 mod check;
+pub mod limits;
 
 /// The version of these keys that is understood.
 pub const VERSION: u32 = 1;
@@ -119,6 +124,12 @@ record! {
         relocate: Option<bool> as "relocate" unless empty,
         /// What is to be done when its node is lost; empty for [`OnNodeLoss::Report`].
         on_node_loss: OnNodeLoss as "on_node_loss" unless empty,
+        /// How long it may be there, over all its restarts and moves; suspended time does not count.
+        time_limit: Option<Span> as "time_limit" unless empty,
+        /// How it is asked to end.
+        stop: Option<Stop> as "stop" unless empty,
+        /// Whether it is started again on its node when its program has ended.
+        restart: Option<RestartPolicy> as "restart" unless empty,
         /// The image it runs, as nodes that have it label themselves; empty for none.
         image: String as "image" unless empty,
         /// The name of its instance, beside its UUID; no other living instance of its tenant has that name. Empty for
@@ -230,6 +241,20 @@ impl Scheduling {
     #[must_use]
     pub fn restarts_on_node_loss(&self) -> bool {
         self.on_node_loss == OnNodeLoss::Restart
+    }
+
+    /// Whether its launcher has to do something about it while it runs: end it in time, or in a way of its own, or start
+    /// it again. Launchers of the original pass over that.
+    #[must_use]
+    pub fn needs_run_limits(&self) -> bool {
+        self.time_limit.is_some() || self.stop.is_some() || self.restart_policy().is_some()
+    }
+
+    /// Whether and how it is started again on its node when its program has ended; `None` where it never is.
+    #[must_use]
+    pub fn restart_policy(&self) -> Option<&RestartPolicy> {
+        let is_any = |restart: &&RestartPolicy| restart.when != RestartWhen::Never;
+        self.restart.as_ref().filter(is_any)
     }
 
     /// How many instances of this shape are asked about; 1 for all but a dry run that says otherwise.

@@ -16,6 +16,7 @@ mod images;
 mod lifecycle;
 mod list;
 mod placement;
+mod run_limits;
 mod sections;
 mod set;
 mod tools;
@@ -395,8 +396,8 @@ pub struct ExplainArgs {
     /// START payloads (YAML), as `start` takes them; - is the standard input
     #[arg(
         value_name = "FILE",
-        required_unless_present_any = ["instance", "mem", "cpus", "ShapeArgs", "PlacementArgs"],
-        conflicts_with_all = ["instance", "mem", "cpus", "ShapeArgs", "PlacementArgs"]
+        required_unless_present_any = ["instance", "mem", "cpus", "ShapeArgs", "PlacementArgs", "RunLimitArgs"],
+        conflicts_with_all = ["instance", "mem", "cpus", "ShapeArgs", "PlacementArgs", "RunLimitArgs"]
     )]
     pub files: Vec<PathBuf>,
     /// Whether what would be warned of is a mistake.
@@ -407,7 +408,7 @@ pub struct ExplainArgs {
         short,
         long,
         value_name = "INSTANCE",
-        conflicts_with_all = ["node", "count", "alternates", "mem", "cpus", "ShapeArgs", "PlacementArgs"]
+        conflicts_with_all = ["node", "count", "alternates", "mem", "cpus", "ShapeArgs", "PlacementArgs", "RunLimitArgs"]
     )]
     pub instance: Option<String>,
     /// Ask about this node alone: host name, UUID, or a unique prefix of it

@@ -271,6 +271,15 @@ pub(crate) const SCHEDULING: &str = "start:
     attempts: 3
     relocate: true
     on_node_loss: restart
+    time_limit: 10m
+    stop:
+      signal: INT
+      grace: 30s
+    restart:
+      when: on-failure
+      max: 5
+      backoff: 1s..5m
+      window: 1h
     image: ubuntu:24.04
     name: web-1
     dry_run: true
@@ -295,6 +304,9 @@ pub(crate) const FLOW: &str = "start:
     attempts: 3
     relocate: false
     on_node_loss: report
+    time_limit: 90s
+    stop: {signal: HUP, grace: 0}
+    restart: {when: always, backoff: 10s}
   storage: [{local: true, size: 3}, {size: 4}]
   command: [sleep, 10]
 ";

@@ -326,8 +326,10 @@ impl Capabilities {
     pub const IMAGES: Self = Self(256);
     /// Fetch the further images that they name, and hand their paths to the instance.
     pub const MORE_IMAGES: Self = Self(512);
+    /// End instances in time, in the way that their START says, and start them again.
+    pub const RUN_LIMITS: Self = Self(1024);
 
-    const NAMES: [(Self, &'static str); 10] = [
+    const NAMES: [(Self, &'static str); 11] = [
         (Self::SUSPEND, "suspend"),
         (Self::MIGRATE, "migrate"),
         (Self::UPDATE, "update"),
@@ -338,6 +340,7 @@ impl Capabilities {
         (Self::OVERRIDES, "overrides"),
         (Self::IMAGES, "images"),
         (Self::MORE_IMAGES, "more-images"),
+        (Self::RUN_LIMITS, "run-limits"),
     ];
 
     /// Those of these words that are known.

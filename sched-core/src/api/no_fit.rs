@@ -121,6 +121,8 @@ pub enum Lack {
     ImageFetch,
     /// Its launcher fetches no images beside the program.
     MoreImages,
+    /// Its launcher neither ends instances in time nor starts them again.
+    RunLimits,
     /// Its launcher does not run this kind of workload.
     VmType(&'static str),
 }

@@ -36,6 +36,7 @@ mod load_per_cpu;
 mod narrowing;
 mod near;
 mod pin;
+mod run_limits;
 mod tenants;
 mod vm_type;
 mod volumes;
@@ -128,6 +129,9 @@ const REGISTRY: &[(&str, Usual, Build)] = &[
     }),
     ("image-fetch", Usual::Always, |rule| {
         plain(rule, image_fetch::FetchesImage)
+    }),
+    ("run-limits", Usual::Always, |rule| {
+        plain(rule, run_limits::RunLimits)
     }),
     ("aggregate-instances", Usual::Always, |rule| {
         plain(rule, AggregateLimit::Instances)

@@ -7,6 +7,10 @@
 
 use std::ops::RangeInclusive;
 
+use super::limits::{
+    Backoff, MAX_BACKOFF, MAX_GRACE, MAX_RESTART_WINDOW, MAX_RESTARTS, MAX_TIME_LIMIT, MIN_BACKOFF,
+    MIN_TIME_LIMIT, RestartPolicy, RestartWhen, Stop, StopSignal,
+};
 use super::{
     Batch, Group, GroupPolicy, MAX_ALTERNATES, MAX_ATTEMPTS, MAX_BATCH, MAX_COUNT, MAX_EXPRESSIONS,
     MAX_INSTANCES_NAMED, MAX_MUST_UNDERSTAND, MAX_NEAR, MAX_PRIORITY, MAX_QUEUE, MAX_RESOURCES,
@@ -14,6 +18,7 @@ use super::{
 };
 use crate::cut::shorten;
 use crate::error::{Fault, PayloadError};
+use crate::span::Span;
 
 /// An error about a key of `start.scheduling`, which it puts the path before: `group.max` becomes
 /// `start.scheduling.group.max`.
@@ -34,6 +39,18 @@ fn check_range(key: &str, value: i64, range: RangeInclusive<i64>) -> Result<(), 
     }
     let (min, max) = range.into_inner();
     wrong(key, Fault::OutOfRange { value, min, max })
+}
+
+/// A length of time must be in a range.
+fn check_span(key: &str, span: Span, range: RangeInclusive<Span>) -> Result<(), PayloadError> {
+    let (min, max) = range.into_inner();
+    if span < min {
+        return wrong(key, Fault::SpanTooShort { min });
+    }
+    if span > max {
+        return wrong(key, Fault::SpanTooLong { max });
+    }
+    Ok(())
 }
 
 /// A list must not have more entries than this.
@@ -86,6 +103,7 @@ impl Scheduling {
         check_instances("different_node", &self.different_node)?;
         self.batch.as_ref().map_or(Ok(()), Batch::check)?;
         self.check_losses()?;
+        self.check_limits()?;
         if !self.image.is_empty() && !is_image(&self.image) {
             return wrong("image", Fault::NotAnImage(shorten(&self.image)));
         }
@@ -145,6 +163,15 @@ impl Scheduling {
         }
     }
 
+    /// `time_limit`, `stop` and `restart`.
+    fn check_limits(&self) -> Result<(), PayloadError> {
+        if let Some(limit) = self.time_limit {
+            check_span("time_limit", limit, MIN_TIME_LIMIT..=MAX_TIME_LIMIT)?;
+        }
+        self.stop.as_ref().map_or(Ok(()), Stop::check)?;
+        self.restart.as_ref().map_or(Ok(()), RestartPolicy::check)
+    }
+
     /// `count` and `alternates` need `dry_run: true`: a START itself starts one instance.
     fn check_dry_run(&self) -> Result<(), PayloadError> {
         for (key, number, range) in [
@@ -165,6 +192,60 @@ impl Scheduling {
             )?;
         }
         Ok(())
+    }
+}
+
+impl Stop {
+    /// A known signal and no longer than a launcher waits.
+    fn check(&self) -> Result<(), PayloadError> {
+        if let StopSignal::Other(word) = &self.signal
+            && !word.is_empty()
+        {
+            return wrong("stop.signal", unknown(word, StopSignal::KNOWN));
+        }
+        let grace = self.grace.unwrap_or_default();
+        check_span("stop.grace", grace, Span::default()..=MAX_GRACE)
+    }
+}
+
+impl RestartPolicy {
+    /// A policy needs to say when, and the rest of it makes sense only where it ever restarts.
+    fn check(&self) -> Result<(), PayloadError> {
+        match &self.when {
+            RestartWhen::Other(word) if word.is_empty() => {
+                return wrong("restart.when", Fault::Missing);
+            }
+            RestartWhen::Other(word) => {
+                return wrong("restart.when", unknown(word, RestartWhen::KNOWN));
+            }
+            RestartWhen::Never if *self != Self::never() => {
+                let needs = "when: on-failure or when: always beside it";
+                return wrong("restart", Fault::OnlyWith { needs });
+            }
+            RestartWhen::OnFailure | RestartWhen::Always | RestartWhen::Never => {}
+        }
+        if let Some(max) = self.max {
+            check_range("restart.max", max.into(), 1..=MAX_RESTARTS.into())?;
+        }
+        let Backoff { first, longest } = self.pauses();
+        for pause in [first, longest] {
+            check_span("restart.backoff", pause, MIN_BACKOFF..=MAX_BACKOFF)?;
+        }
+        match (self.window, self.max) {
+            (Some(_), None) => wrong("restart.window", Fault::OnlyWith { needs: "max" }),
+            (Some(window), _) => {
+                let range = Span::from_ms(1000)..=MAX_RESTART_WINDOW;
+                check_span("restart.window", window, range)
+            }
+            (None, _) => Ok(()),
+        }
+    }
+
+    fn never() -> Self {
+        Self {
+            when: RestartWhen::Never,
+            ..Self::default()
+        }
     }
 }
 

@@ -114,6 +114,9 @@ impl fmt::Display for Lacking<'_> {
             Lack::MoreImages => {
                 "whose launchers fetch no further images (more_images; capability more-images)"
             }
+            Lack::RunLimits => {
+                "whose launchers know no time_limit, stop or restart (capability run-limits)"
+            }
             Lack::Tenant => "reserved for other tenants",
             Lack::VmType(word) => {
                 return write!(f, "whose launchers do not run vm_type '{word}'");

@@ -2,7 +2,7 @@
 //! STARTs that ask for room alone.
 
 use proto_frames::Kind;
-use proto_frames::payload::{GroupPolicy, OnNodeLoss, Scheduling};
+use proto_frames::payload::{GroupPolicy, OnNodeLoss, Scheduling, Span};
 use sched_core::{
     Aggregate, FilterRule, InstanceId, NodeExtras, NodeName, PolicyRules, Rules, SessionId,
     StartRequest, VmType, VmTypes,
@@ -12,7 +12,7 @@ use crate::support::words::{asking, group, member, near, requiring};
 use crate::support::world::{World, config, node_uuid, request, running};
 
 /// The filters, and the limit that one has.
-const FILTERS: [(&str, Option<i64>); 19] = [
+const FILTERS: [(&str, Option<i64>); 20] = [
     ("pin", None),
     ("avoid", None),
     ("tenants", None),
@@ -20,6 +20,7 @@ const FILTERS: [(&str, Option<i64>); 19] = [
     ("vm_type", None),
     ("images", None),
     ("image-fetch", None),
+    ("run-limits", None),
     ("aggregate-instances", None),
     ("aggregate-starts", None),
     ("labels", None),
@@ -88,6 +89,13 @@ fn turned_away(
             }
         }
         "image-fetch" => of_image("sha256_1"),
+        "run-limits" => {
+            let scheduling = Scheduling {
+                time_limit: Some(Span::from_ms(600_000)),
+                ..Scheduling::default()
+            };
+            asking("x", 1, scheduling)
+        }
         "labels" => requiring("x", 1, &["zone = a"]),
         "near" => near("x", "volume", "node", true),
         "group" => {

@@ -346,7 +346,7 @@ fn rules_that_do_not_hold_together_are_told_by_their_key() {
         (
             filters(&[("pin", None), ("pins", None)]),
             "policy.filters[1]",
-            "there is no filter 'pins'; there are pin, avoid, tenants, lease, vm_type, images, image-fetch, aggregate-instances, aggregate-starts, labels, near, group, \
+            "there is no filter 'pins'; there are pin, avoid, tenants, lease, vm_type, images, image-fetch, run-limits, aggregate-instances, aggregate-starts, labels, near, group, \
              same-node, different-node, volumes, starts-under-way, instances, load, load_per_cpu",
         ),
         (

@@ -1,6 +1,7 @@
 //! `start.scheduling`, from what a walk finds of it. Whether it makes sense is checked as the full parser checks it.
 
 use super::walk::{Found, Place};
+use crate::payload::scheduling::limits::{RestartPolicy, Stop};
 use crate::payload::scheduling::{Batch, Group, Near, Scheduling};
 
 /// Takes in what was found in `scheduling`; `None` where a text is not what its key takes.
@@ -27,6 +28,10 @@ pub(super) fn found(scheduling: &mut Scheduling, at: &Place<'_>, what: &Found<'_
         ("batch", what) => {
             in_batch(scheduling.batch.get_or_insert_default(), at.key, what)?;
         }
+        ("stop", what) => in_stop(scheduling.stop.get_or_insert_default(), at.key, what)?,
+        ("restart", what) => {
+            in_restart(scheduling.restart.get_or_insert_default(), at.key, what)?;
+        }
         _ => {}
     }
     Some(())
@@ -42,6 +47,7 @@ fn direct(scheduling: &mut Scheduling, key: &str, what: &Found<'_>) -> Option<()
         ("on_node_loss", Found::Text(text)) => {
             scheduling.on_node_loss = std::str::from_utf8(text).ok()?.into();
         }
+        ("time_limit", Found::Text(text)) => scheduling.time_limit = Some(parsed(text)?),
         ("image", Found::Text(text)) => scheduling.image = owned(text)?,
         ("name", Found::Text(text)) => scheduling.name = owned(text)?,
         ("dry_run", Found::Bool(dry_run)) => scheduling.dry_run = *dry_run,
@@ -77,6 +83,26 @@ fn in_batch(batch: &mut Batch, key: &str, what: &Found<'_>) -> Option<()> {
     match (key, what) {
         ("id", Found::Text(text)) => batch.id = owned(text)?,
         ("count", Found::Int(count)) => batch.count = unsigned(*count)?,
+        _ => {}
+    }
+    Some(())
+}
+
+fn in_stop(stop: &mut Stop, key: &str, what: &Found<'_>) -> Option<()> {
+    match (key, what) {
+        ("signal", Found::Text(text)) => stop.signal = std::str::from_utf8(text).ok()?.into(),
+        ("grace", Found::Text(text)) => stop.grace = Some(parsed(text)?),
+        _ => {}
+    }
+    Some(())
+}
+
+fn in_restart(restart: &mut RestartPolicy, key: &str, what: &Found<'_>) -> Option<()> {
+    match (key, what) {
+        ("when", Found::Text(text)) => restart.when = std::str::from_utf8(text).ok()?.into(),
+        ("max", Found::Int(max)) => restart.max = Some(unsigned(*max)?),
+        ("backoff", Found::Text(text)) => restart.backoff = Some(parsed(text)?),
+        ("window", Found::Text(text)) => restart.window = Some(parsed(text)?),
         _ => {}
     }
     Some(())
