@@ -8,6 +8,7 @@
 //!   disk_gb: 20
 //!   resources:
 //!     gpu: 1
+//!   time_used: 90s
 //! ...
 //! start:
 //!   instance_uuid: 0c7a5f7e-55f1-4f0c-9a53-6f9b7d2f3a01
@@ -29,6 +30,7 @@ use super::error::{Fault, PayloadError};
 use super::guard::{self, SMALL};
 use super::locate::locate;
 use super::scheduling::Scheduling;
+use super::span::Span;
 use super::start::{Start, Storage, add_disk};
 use super::trailing;
 
@@ -46,6 +48,8 @@ record! {
         disk_gb: Option<i64> as "disk_gb" unless empty,
         /// Custom resources by name, none negative: all of them, so that of those not named here it has 0.
         resources: Option<BTreeMap<String, i64>> as "resources" unless empty,
+        /// How much of its time limit the instance has used up on other nodes.
+        time_used: Option<Span> as "time_used" unless empty,
     }
 }
 
@@ -88,6 +92,7 @@ impl Overrides {
     /// Makes a START say what applies.
     pub fn apply(&self, start: &mut Start) {
         start.restart |= self.restart;
+        start.time_used = self.time_used.or(start.time_used);
         let requirements = &mut start.requirements;
         requirements.mem_mb = self.mem_mb.unwrap_or(requirements.mem_mb);
         requirements.vcpus = self.vcpus.unwrap_or(requirements.vcpus);
@@ -166,7 +171,7 @@ fn set_resources(scheduling: &mut Option<Scheduling>, wanted: &BTreeMap<String, 
 
 #[cfg(test)]
 mod tests {
-    use super::{Overrides, Payload, Start, decode_start};
+    use super::{Overrides, Payload, Span, Start, decode_start};
     use crate::payload::{PayloadErrorKind, peek};
 
     const START: &str = "---
@@ -199,8 +204,9 @@ start:
             vcpus: Some(4),
             disk_gb: Some(20),
             resources: Some([("gpu".to_owned(), 1)].into()),
+            time_used: Some(Span::from_ms(90_000)),
         };
-        let text = "overrides:\n  restart: true\n  mem_mb: 1024\n  vcpus: 4\n  disk_gb: 20\n  resources:\n    gpu: 1\n";
+        let text = "overrides:\n  restart: true\n  mem_mb: 1024\n  vcpus: 4\n  disk_gb: 20\n  resources:\n    gpu: 1\n  time_used: 90s\n";
         assert_eq!(all.encode(), text);
         assert_eq!(Overrides::decode(text.as_bytes()), Ok(all.clone()));
         assert_eq!(all.before(START.as_bytes()), format!("{text}...\n{START}"));

@@ -18,6 +18,7 @@ use super::locate::locate;
 use super::read;
 use super::requested_resources::RequestedResource;
 use super::scheduling::Scheduling;
+use super::span::Span;
 
 /// MiB in a GiB: storage is asked for in GiB, accounted in MiB.
 pub(super) const MIB_PER_GIB: i64 = 1024;
@@ -59,6 +60,9 @@ record! {
         working_dir: String as "working_dir" unless empty,
         /// How it is to be placed (added by this project).
         scheduling: Option<Scheduling> as "scheduling" unless empty,
+        /// How much of `scheduling.time_limit` it has used up on other nodes: said by the scheduler when it moves it (added
+        /// by this project).
+        time_used: Option<Span> as "time_used" unless empty,
         /// What it needs, as STARTs said it until November 2017; empty in one that was decoded, which has it in
         /// `requirements` and `storage`.
         requested_resources: Vec<RequestedResource> as "requested_resources" unless empty,

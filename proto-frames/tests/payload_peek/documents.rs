@@ -51,6 +51,7 @@ start:
   more_images:
   - sha256:fcde2b2edba56bf408601fb721fe9b5c338d10ee429ea04fae5511b68fbf8fb9
   - sha256:baa5a0964d3320fbc0c6a922140453c8513ea24ab8fd0577034804a967248096
+  time_used: 90s
   fw_type: legacy
   persistence: host
   vm_type: qemu

@@ -155,6 +155,8 @@ pub struct StartChanges {
     pub restart_on_loss: bool,
     /// The amounts that it asks for since an UPDATE; `None` = those of the payload.
     pub demand: Option<Demand>,
+    /// How much of its time limit it has used up on other nodes, in milliseconds; `None` where it has none, or none yet.
+    pub time_used_ms: Option<u64>,
 }
 
 /// Amounts an instance asks for, in place of those of its START.

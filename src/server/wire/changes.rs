@@ -24,7 +24,7 @@ use bytes::Bytes;
 use proto_frames::Frame;
 use proto_frames::limits::MAX_PAYLOAD_LEN;
 use proto_frames::payload::guard::{SMALL, first_document};
-use proto_frames::payload::{Delete, OnNodeLoss, Overrides, Payload, Start, Storage};
+use proto_frames::payload::{Delete, OnNodeLoss, Overrides, Payload, Span, Start, Storage};
 use serde_yaml::{Mapping, Value};
 
 use super::parcels::frame_of;
@@ -67,7 +67,7 @@ pub(super) fn command(command: &TargetedCommand) -> Frame {
 pub(super) fn cost(start: &PlacedStart) -> usize {
     let demand = |changes: &StartChanges| {
         let resources = changes.demand.iter().flat_map(|it| it.resources.keys());
-        6 * VALUE_COST + resources.map(|it| VALUE_COST + it.len()).sum::<usize>()
+        7 * VALUE_COST + resources.map(|it| VALUE_COST + it.len()).sum::<usize>()
     };
     start.changes.as_deref().map_or(0, demand)
 }
@@ -78,7 +78,7 @@ pub(super) fn cost(start: &PlacedStart) -> usize {
 fn changed(payload: &Bytes, changes: &StartChanges) -> Bytes {
     let restarting = changes.restart_on_loss.then(|| restarting(payload));
     let payload = restarting.as_ref().unwrap_or(payload);
-    if !changes.restart && changes.demand.is_none() {
+    if !changes.restart && changes.demand.is_none() && changes.time_used_ms.is_none() {
         return payload.clone();
     }
     let overrides = overrides(changes);
@@ -121,6 +121,7 @@ fn restarting_by_value(payload: &Bytes) -> Option<Bytes> {
 fn overrides(changes: &StartChanges) -> Overrides {
     let overrides = Overrides {
         restart: changes.restart,
+        time_used: changes.time_used_ms.map(Span::from_ms),
         ..Overrides::default()
     };
     let Some(demand) = &changes.demand else {
@@ -178,6 +179,12 @@ fn patch_text(payload: &Bytes, before: &Start, wanted: &Start) -> Option<Bytes> 
     if wanted.restart != before.restart {
         set(&["start", "restart"], "true")?;
     }
+    if let Some(used) = wanted
+        .time_used
+        .filter(|_| wanted.time_used != before.time_used)
+    {
+        set(&["start", "time_used"], &used.to_string())?;
+    }
     let (old, new) = (&before.requirements, &wanted.requirements);
     for (key, old, new) in [
         ("mem_mb", old.mem_mb, new.mem_mb),
@@ -204,6 +211,9 @@ fn by_value(payload: &Bytes, wanted: &Start) -> Option<Bytes> {
     let mut root: Value = serde_yaml::from_slice(document).ok()?;
     let start = child(root.as_mapping_mut()?, "start")?;
     start.insert("restart".into(), wanted.restart.into());
+    if let Some(used) = wanted.time_used {
+        start.insert("time_used".into(), used.to_string().into());
+    }
     let requirements = child(start, "requirements")?;
     requirements.insert("mem_mb".into(), wanted.requirements.mem_mb.into());
     requirements.insert("vcpus".into(), wanted.requirements.vcpus.into());
@@ -501,10 +511,12 @@ mod tests {
             disk_mib,
             resources: amounts.into_iter().map(|(it, n)| (it.into(), n)).collect(),
         });
-        let changes = (any::<bool>(), proptest::option::of(demand));
-        changes.prop_map(|(restart, demand)| StartChanges {
+        let time_used = proptest::option::of(1_u64..100_000);
+        let changes = (any::<bool>(), proptest::option::of(demand), time_used);
+        changes.prop_map(|(restart, demand, time_used_ms)| StartChanges {
             restart,
             demand,
+            time_used_ms,
             ..StartChanges::default()
         })
     }
