@@ -130,8 +130,9 @@ impl DoubtfulValue {
     fn text(self) -> &'static str {
         match self {
             Self::Restart => {
-                "start.restart is the original's mark that the instance ran before: nothing is started again by it; \
-                 did you mean 'start.scheduling.on_node_loss: restart'?"
+                "start.restart is the original's mark that the instance ran before, and no policy: nothing is started again \
+                 by it; did you mean 'start.scheduling.restart: {when: on-failure}', or \
+                 'start.scheduling.on_node_loss: restart'?"
             }
             Self::NoType => {
                 "start.vm_type is missing, which means 'qemu'; `command` is run by `vm_type: process`"

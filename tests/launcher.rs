@@ -27,6 +27,8 @@ mod kept;
 mod leases;
 #[path = "launcher/lifecycle.rs"]
 mod lifecycle;
+#[path = "launcher/limits.rs"]
+mod limits;
 #[path = "launcher/orphans.rs"]
 mod orphans;
 #[path = "launcher/restarts.rs"]

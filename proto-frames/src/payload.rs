@@ -91,8 +91,9 @@ pub use sched_model::{
     PlacementDecision, PlacementState, Position, PressureState, Query, QueryKind, QueryResult,
     ReadConfiguration, ReadImage, ReadOutput, Reason, ReasonKind, RefusalReason, Reload,
     ReloadState, Reloaded, ReportReceived, RestartPolicy, RestartWhen, Restore, RestoreMode,
-    Resume, Scheduling, Snapshot, Span, StartFailure, StartFailureReason, StatusView, Stop,
-    StopSignal, StoreState, StoreView, Suspend, Test, Topic, UNKNOWN, UnassignPublicIpFailure,
-    UnmovableInstance, Update, Word, WriteConfiguration, WriteImage, configuration, cut,
-    drain_progress, evacuate, expression, identifier, image, output, query, scheduling, span,
+    Resume, RunProgress, Scheduling, Snapshot, Span, StartFailure, StartFailureReason, StatusView,
+    Stop, StopSignal, StoreState, StoreView, Suspend, Test, Topic, UNKNOWN,
+    UnassignPublicIpFailure, UnmovableInstance, Update, Word, WriteConfiguration, WriteImage,
+    configuration, cut, drain_progress, evacuate, expression, identifier, image, output, query,
+    scheduling, span,
 };

@@ -195,10 +195,17 @@ const RESOURCES_SOURCE: &str = include_str!("../src/payload/requested_resources.
 const SCHEDULING_SOURCE: &str = include_str!("../../sched-model/src/scheduling.rs");
 const READY_SOURCE: &str = include_str!("../src/payload/ready.rs");
 const STATS_SOURCE: &str = include_str!("../src/payload/stats.rs");
+const LIMITS_SOURCE: &str = include_str!("../../sched-model/src/scheduling/limits.rs");
 const FACTS_SOURCE: &str = include_str!("../../sched-model/src/end_facts.rs");
 const END_SOURCE: &str = include_str!("../src/payload/instance_end.rs");
 
 const IN_START: &[Place<'_>] = &[
+    ("Stop", LIMITS_SOURCE, &["start", "scheduling", "stop"]),
+    (
+        "RestartPolicy",
+        LIMITS_SOURCE,
+        &["start", "scheduling", "restart"],
+    ),
     ("Start", START_SOURCE, &["start"]),
     ("Networking", START_SOURCE, &["start", "networking"]),
     ("Storage", START_SOURCE, &["start", "storage"]),
@@ -234,6 +241,11 @@ const IN_STATS: &[Place<'_>] = &[
     ("Requested", STATS_SOURCE, &["instances", "requested"]),
     ("InstanceEnd", END_SOURCE, &["ended"]),
     ("EndFacts", FACTS_SOURCE, &["ended", "facts"]),
+    (
+        "RunProgress",
+        include_str!("../../sched-model/src/run_progress.rs"),
+        &["instances", "run"],
+    ),
 ];
 
 /// The keys that a type declares in its source.

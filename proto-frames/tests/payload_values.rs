@@ -10,8 +10,8 @@ use proto_frames::payload::{
     CommandRefused, DeleteFailure, EndFacts, EndKind, EndWhy, InstanceDeleted, InstanceEnd,
     InstancePlaced, InstanceStat, InstanceState, Network, NodeConnected, NodeType, NodeView,
     Payload, Query, QueryKind, QueryResult, Ready, RefreshCnci, RefusalReason, Requested,
-    Requirements, Start, StartFailure, StartFailureReason, Stats, Storage, TenantAdded, Topic,
-    Watch,
+    Requirements, RunProgress, Start, StartFailure, StartFailureReason, Stats, Storage,
+    TenantAdded, Topic, Watch,
 };
 
 fn start(rest: &str) -> Start {
@@ -465,6 +465,7 @@ fn every_field_of_an_instance_and_of_an_end_is_read_in_the_plain_style() {
             cpu_ms: Some(3),
             output_bytes: Some(4),
             restarts: 5,
+            time_used_ms: Some(6),
         })),
     };
     let instance = InstanceStat {
@@ -484,6 +485,13 @@ fn every_field_of_an_instance_and_of_an_end_is_read_in_the_plain_style() {
         }),
         group: "web".to_owned(),
         suspended: true,
+        run: Some(Box::new(RunProgress {
+            restarts: 8,
+            last_exit_code: Some(-9),
+            next_try_ms: Some(10),
+            time_used_ms: Some(11),
+            time_limit_ms: Some(12),
+        })),
     };
     let stats = Stats {
         ends_incarnation: "1f5b2fe6-4493-4561-904a-8f4e956218d9".to_owned(),

@@ -12,9 +12,9 @@ use proto_frames::payload::scheduling::{
     MAX_MUST_UNDERSTAND, MAX_NEAR, MAX_RESOURCES,
 };
 use proto_frames::payload::{
-    AttemptFailed, Batch, DecidedPlacement, Expression, Group, GroupPolicy, Near, OnNodeLoss,
-    Payload, PayloadErrorKind, PlacementDecision, Reason, ReasonKind, Scheduling, Span, Start,
-    StartFailure, StartFailureReason, peek,
+    AttemptFailed, Backoff, Batch, DecidedPlacement, Expression, Group, GroupPolicy, Near,
+    OnNodeLoss, Payload, PayloadErrorKind, PlacementDecision, Reason, ReasonKind, RestartPolicy,
+    Scheduling, Span, Start, StartFailure, StartFailureReason, Stop, peek,
 };
 
 /// A START with these lines in its `scheduling`, which begin in line 4.
@@ -103,6 +103,9 @@ fn the_known_keys_are_the_ones_that_are_read() {
             "attempts",
             "relocate",
             "on_node_loss",
+            "time_limit",
+            "stop",
+            "restart",
             "image",
             "name",
             "dry_run",
@@ -497,6 +500,31 @@ fn expressions() -> impl Strategy<Value = Vec<Expression>> {
 }
 
 prop_compose! {
+    fn stop()(
+        signal in select(&["", "TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "WINCH"][..]),
+        grace in option::of((0..=3_600_000_u64).prop_map(Span::from_ms)),
+    ) -> Stop {
+        Stop { signal: signal.into(), grace }
+    }
+}
+
+prop_compose! {
+    fn restart()(
+        when in select(&["on-failure", "always"][..]),
+        max in option::of(1..=100_u32),
+        backoff in option::of((100..80_000_000_u64, 0..6_400_000_u64)),
+        window in option::of((1000..=2_592_000_000_u64).prop_map(Span::from_ms)),
+    ) -> RestartPolicy {
+        let backoff = backoff.map(|(first, more)| Backoff {
+            first: Span::from_ms(first),
+            longest: Span::from_ms(first + more),
+        });
+        let window = window.filter(|_| max.is_some());
+        RestartPolicy { when: when.into(), max, backoff, window }
+    }
+}
+
+prop_compose! {
     fn scheduling()(
         (version, must_understand) in (option::of(Just(1)), vec(select(Scheduling::KEYS).prop_map(str::to_owned), 0..3)),
         (priority, queue) in (option::of(0..=100_i64), option::of((0..=2_592_000_000_u64).prop_map(Span::from_ms))),
@@ -508,6 +536,8 @@ prop_compose! {
         batch in option::of((name(), 1..=MAX_BATCH)),
         (attempts, relocate) in (option::of(1..=MAX_ATTEMPTS), any::<bool>()),
         on_node_loss in select(&["", "report", "restart"][..]),
+        time_limit in option::of((1000..=31_536_000_000_u64).prop_map(Span::from_ms)),
+        (stop, restart) in (option::of(stop()), option::of(restart())),
         image in "[!-~]{0,12}",
         count in option::of(1..=MAX_COUNT),
         alternates in option::of(0..=MAX_ALTERNATES),
@@ -527,6 +557,7 @@ prop_compose! {
             attempts, relocate: relocate.then_some(true), image, dry_run,
             name: called,
             on_node_loss: on_node_loss.into(),
+            time_limit, stop, restart,
             count: count.filter(|_| dry_run),
             alternates: alternates.filter(|_| dry_run),
         }

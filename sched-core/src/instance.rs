@@ -413,6 +413,19 @@ impl Instance {
         }
     }
 
+    /// Notes how much of its time limit it has used up so far, if that is known.
+    pub(crate) fn note_time_used(&mut self, ms: Option<u64>) {
+        if let (Some(ms), Some(start)) = (ms, &mut self.terms.start) {
+            start.set_time_used(ms);
+        }
+    }
+
+    /// How much of its time limit it has used up on nodes that it has left.
+    pub(crate) fn time_used_ms(&self) -> Option<u64> {
+        let start = self.terms.start.as_ref()?;
+        start.changes.as_ref()?.time_used_ms
+    }
+
     /// Notes that it ended by itself while a resent START was on its way: that START is a new one, whose failure is the
     /// failure of the instance.
     pub(crate) fn note_own_end(&mut self) {

@@ -4,7 +4,7 @@ use crate::value::{Shape, Value, ValueReader, ValueWriter};
 use crate::{record, words};
 
 record! {
-    /// `{ran_ms, why, peak_kib, cpu_ms, output_bytes, restarts}`: figures of a run, each absent where its launcher does
+    /// `{ran_ms, why, peak_kib, cpu_ms, output_bytes, restarts, time_used_ms}`: figures of a run, each absent where its launcher does
     /// not know it. The key `facts` of an end, in STATS and in the frame that tells it.
     pub struct EndFacts {
         /// How long it ran, in milliseconds, from its first start to its end; time that the machine slept counts.
@@ -19,6 +19,8 @@ record! {
         output_bytes: Option<u64> as "output_bytes" unless empty,
         /// How often its launcher has started it again.
         restarts: u32 as "restarts" unless empty,
+        /// How much of its time limit it has used, on this node and those before, in milliseconds.
+        time_used_ms: Option<u64> as "time_used_ms" unless empty,
     }
 }
 

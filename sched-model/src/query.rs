@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Reason, record, words};
+use crate::{Reason, RunProgress, record, words};
 
 use crate::error::{Fault, PayloadError};
 
@@ -226,6 +226,8 @@ record! {
         /// Of one that has ended and has a name, the tenant whose name that was; empty where it had none, or that is not
         /// known.
         tenant: String as "tenant_uuid" unless empty,
+        /// Its restarts and its time, where its START says anything about these.
+        progress: Option<Box<RunProgress>> as "progress" unless empty,
         /// What it runs: the first words of its command, or its image; empty where that is not known.
         program: String as "program" unless empty,
     }

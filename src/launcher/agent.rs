@@ -13,7 +13,8 @@
 //! change in between), `lease` (until when some of them may run), `ends` (ends that the scheduler must have on record),
 //! `workloads` (what instances are), `kept` (what is left of ended instances), `reports` (figures, READY or FULL, STATS),
 //! `roster` (the instances, and what they hold together), `room` (what is left, and what fits), `devices` (which units of a resource are whose), `pressure` (when the node is short
-//! of memory), `record` (what survives a restart).
+//! of memory), `terms` (for how long an instance may run, and how it is ended), `restarts` (whether it is started again),
+//! `restarting` (how that is done), `record` (what survives a restart).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -32,8 +33,11 @@ mod messages;
 mod pressure;
 mod record;
 mod reports;
+mod restarting;
+mod restarts;
 mod room;
 mod roster;
+mod terms;
 #[cfg(test)]
 mod tests;
 mod transitions;
@@ -48,6 +52,8 @@ pub use messages::Message;
 pub use pressure::{Pressure, PressureLimits};
 pub use record::{InstanceRecord, ProcessFate, Recovered, Removal, Stage};
 pub use reports::{HostFigures, Network, Usage};
+pub use restarts::{AfterEnd, RestartRule, Restarts, RunEnd};
+pub use terms::{NodeClock, RunTerms, StopTerms, TimeUsed};
 pub use workloads::About;
 
 use instances::Instance;
@@ -255,6 +261,12 @@ pub enum Action {
 pub enum AgentAction {
     /// Start a workload; answer with [`Input::Started`] or [`Input::StartFailed`], later with [`Input::Exited`].
     Spawn(Box<Workload>),
+    /// Start a workload again that has ended, in its directory and with what it was started with; answered as
+    /// [`AgentAction::Spawn`].
+    Respawn(Box<Respawn>),
+    /// Forget how the latest run of a workload ended, which is to be started again: what is found after this is of the next
+    /// run.
+    Clear(String),
     /// Do not start a workload that has not been started, if that can be helped: it may wait for its image. Answered as its
     /// [`AgentAction::Spawn`].
     Abandon(String),
@@ -312,6 +324,28 @@ pub struct Workload {
     pub vcpus: i64,
     /// Whether it may run only under the lease ([`AgentAction::ExtendLease`]).
     pub leased: bool,
+    /// How it is asked to end.
+    pub stop: StopTerms,
+    /// How long it may run, on the clock that goes on while the machine sleeps and stops while it is frozen; then the
+    /// machine ends it, also when this launcher does not run any more. `None` = without limit.
+    pub time_left: Option<Duration>,
+}
+
+/// A workload to start again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Respawn {
+    /// The instance.
+    pub instance: String,
+    /// The images that it has, as in [`Workload`].
+    pub images: Vec<Digest>,
+    /// What of the environment may be another than at the first start: which devices it has.
+    pub env: BTreeMap<String, String>,
+    /// Memory it may have, in MiB.
+    pub mem_mb: i64,
+    /// Virtual cpus it may have; 0 = unlimited.
+    pub vcpus: i64,
+    /// As in [`Workload`].
+    pub time_left: Option<Duration>,
 }
 
 /// The digests of a program and of what it needs beside it, in this order; none where there is no such program.
@@ -353,6 +387,8 @@ enum Duty {
 pub struct Agent {
     settings: Settings,
     duty: Duty,
+    /// By what restarts and time limits are counted over restarts of the launcher.
+    clock: Option<NodeClock>,
     /// Everything known, by instance id.
     instances: roster::Roster,
     /// The latest sample; `None` before the first.
@@ -418,6 +454,7 @@ impl Agent {
             ends: ends::Ends::new(settings.numbering),
             settings,
             duty: Duty::InService,
+            clock: None,
             instances: roster::Roster::default(),
             host: None,
             limits: room::Limits::default(),
@@ -457,7 +494,7 @@ impl Agent {
                 by_itself,
                 ran,
             } => {
-                self.note_ran(&instance, ran);
+                self.note_ran(now, &instance, ran);
                 self.exited(now, &instance, code, by_itself);
             }
             Input::Frozen { instance, result } => self.frozen(now, &instance, result),
@@ -537,6 +574,7 @@ impl Agent {
     fn pass_time(&mut self, now: Instant) {
         self.end_lease(now);
         self.kill_the_late(now);
+        self.restart_the_due(now);
         if let Link::Up { report_at, .. } = &self.link
             && *report_at <= now
             && !self.sampling

@@ -110,6 +110,15 @@ pub(crate) struct Launch {
     /// The file of the lease that it runs under, if any.
     #[serde(default)]
     pub(crate) lease: Option<PathBuf>,
+    /// The signal that its processes are asked to end with, by its number; none = SIGTERM.
+    #[serde(default)]
+    pub(crate) stop_signal: Option<i32>,
+    /// How long after that they are killed where nobody but the supervisor asked, in milliseconds.
+    #[serde(default)]
+    pub(crate) stop_grace_ms: Option<u64>,
+    /// How long it may run, in milliseconds; none = without limit.
+    #[serde(default)]
+    pub(crate) time_left_ms: Option<u64>,
 }
 
 /// Who runs an instance.

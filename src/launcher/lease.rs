@@ -199,20 +199,14 @@ impl LeaseWriter {
 #[derive(Debug)]
 pub(crate) struct Watch {
     file: PathBuf,
-    timer: AsyncFd<OwnedFd>,
+    timer: BootTimer,
 }
 
 impl Watch {
     /// # Errors
     /// The system has no more timers or descriptors.
     pub(crate) fn new(file: PathBuf) -> io::Result<Self> {
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = timerfd_create(TimerfdClockId::Boottime, flags)?;
-        #[expect(
-            deprecated,
-            reason = "its successor is unsafe, for types that lie about their descriptor; an OwnedFd does not"
-        )]
-        let timer = AsyncFd::with_interest(timer, Interest::READABLE)?;
+        let timer = BootTimer::new()?;
         Ok(Self { file, timer })
     }
 
@@ -226,9 +220,45 @@ impl Watch {
             if until <= boottime() {
                 return Ok(());
             }
-            self.set(until)?;
-            self.timer.readable().await?.clear_ready();
+            self.timer.fired(until).await?;
         }
+    }
+}
+
+/// A timer on the clock that goes on while the machine sleeps.
+#[derive(Debug)]
+pub(crate) struct BootTimer(AsyncFd<OwnedFd>);
+
+impl BootTimer {
+    /// # Errors
+    /// The system has no more timers or descriptors.
+    pub(crate) fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Boottime, flags)?;
+        #[expect(
+            deprecated,
+            reason = "its successor is unsafe, for types that lie about their descriptor; an OwnedFd does not"
+        )]
+        let timer = AsyncFd::with_interest(timer, Interest::READABLE)?;
+        Ok(Self(timer))
+    }
+
+    /// Returns at this moment on `CLOCK_BOOTTIME`, at once where it has passed. May be called again, and given up.
+    ///
+    /// # Errors
+    /// The timer fails.
+    pub(crate) async fn reached(&self, until: Duration) -> io::Result<()> {
+        while until > boottime() {
+            self.fired(until).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns when the timer has fired that is set to this moment, or one that was set before.
+    async fn fired(&self, until: Duration) -> io::Result<()> {
+        self.set(until)?;
+        self.0.readable().await?.clear_ready();
+        Ok(())
     }
 
     /// Sets the timer to this moment on `CLOCK_BOOTTIME`; one that has passed fires at once.
@@ -244,7 +274,7 @@ impl Watch {
             },
             it_value: at,
         };
-        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once)?;
+        timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &once)?;
         Ok(())
     }
 }

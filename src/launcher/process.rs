@@ -24,7 +24,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tracing::{debug, error};
 
-use super::agent::{AgentAction, Input, LaunchFault, ProcessFate, Ran, Workload};
+use super::agent::{AgentAction, Input, LaunchFault, NodeClock, ProcessFate, Ran, Workload};
 use super::backlog::Backlog;
 use super::cgroup::Tree;
 use super::control::{self, Answer, Request};
@@ -167,6 +167,14 @@ impl Processes {
         }
     }
 
+    /// The node's count at this moment.
+    pub(crate) fn clock(&self) -> NodeClock {
+        NodeClock {
+            at: Instant::now(),
+            ms: self.state().clock().now_ms(),
+        }
+    }
+
     /// When the lease that an earlier launcher had is over; `None` = it is.
     pub(crate) fn lease_until(&self) -> Option<Instant> {
         self.lease_writer.until()
@@ -177,6 +185,8 @@ impl Processes {
         let now = Instant::now();
         match order {
             AgentAction::Spawn(workload) => self.spawn(*workload),
+            AgentAction::Respawn(respawn) => self.respawn(*respawn),
+            AgentAction::Clear(id) => self.state().clear_run(&id),
             AgentAction::Abandon(id) => drop(self.waiting.remove(&id)),
             AgentAction::Terminate(id) => self.signal(&id, Signal::TERM),
             AgentAction::Kill(id) => self.signal(&id, KILL_WORKLOAD),

@@ -136,6 +136,7 @@ fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<LiveNode
             let mut processes = Processes::new(state, supervisor, *share, tree, lease, images);
             processes.watch_pressure(config.pressure_file.clone());
             let lease_until = processes.lease_until();
+            let clock = processes.clock();
             let recovered = processes.recover();
             let hostname = config.hostname.clone().unwrap_or_else(host::hostname);
             info!(event = "launcher_started", %uuid, hostname, instances = recovered.len(), "launcher starts");
@@ -148,6 +149,7 @@ fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<LiveNode
                 dials,
             );
             node.images = Some(image_link);
+            node.agent.set_clock(clock);
             if let Some(until) = lease_until {
                 node.agent.recover_lease(until);
             }
@@ -326,7 +328,8 @@ impl LiveNode {
                         return Err(LauncherError::Refused(detail));
                     }
                     if let Wakeup::Ending = woken {
-                        deadline = Some(Instant::now() + self.config.stop_grace + STOP_DEADLINE);
+                        deadline =
+                            Some(Instant::now() + self.agent.longest_grace() + STOP_DEADLINE);
                     }
                     self.take(woken);
                 }

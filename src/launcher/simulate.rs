@@ -123,8 +123,9 @@ impl Simulated {
     pub(crate) fn perform(&mut self, order: AgentAction) {
         match order {
             AgentAction::Spawn(workload) => self.start(*workload),
-            // What it starts, it has started.
-            AgentAction::Abandon(_) => {}
+            AgentAction::Respawn(respawn) => self.run(respawn.instance),
+            // What it starts, it has started; and how a run ended it has told.
+            AgentAction::Abandon(_) | AgentAction::Clear(_) => {}
             AgentAction::Terminate(id) => self.end(id, TERMINATED),
             AgentAction::Kill(id) => self.end(id, KILLED),
             AgentAction::Freeze(instance) => self.freeze(instance),
@@ -169,7 +170,10 @@ impl Simulated {
 
     /// Starts a workload at once; with `run=` its end is set.
     fn start(&mut self, workload: Workload) {
-        let instance = workload.instance;
+        self.run(workload.instance);
+    }
+
+    fn run(&mut self, instance: String) {
         if let Some(run) = self.simulation.run {
             self.ends.insert((Instant::now() + run, instance.clone()));
         }
@@ -269,7 +273,9 @@ impl Simulated {
 mod tests {
     use std::time::Duration;
 
-    use super::super::agent::{AgentAction, Demand, Input, InstanceRecord, Stage, Workload};
+    use super::super::agent::{
+        AgentAction, Demand, Input, InstanceRecord, Stage, StopTerms, Workload,
+    };
     use super::{Simulated, Simulation, SimulationError};
 
     /// A machine of 100 MiB that was given a workload of 30, and has told that it runs.
@@ -292,6 +298,11 @@ mod tests {
             mem_mb: 30,
             vcpus: 1,
             leased: false,
+            stop: StopTerms {
+                signal: rustix::process::Signal::TERM,
+                grace: Duration::from_secs(1),
+            },
+            time_left: None,
         })));
         assert!(matches!(machine.event().await, Input::Started { instance } if instance == "a"));
         machine

@@ -421,6 +421,20 @@ impl StateDir {
         }
     }
 
+    /// Removes what says how the latest run of an instance ended that is started again in the same directory. What cannot
+    /// be removed keeps its supervisor from beginning, which is told as a start that failed.
+    pub(crate) fn clear_run(&self, id: &str) {
+        let dir = self.instance(id);
+        // The process file last: without it, a launcher takes the instance for one that has not begun.
+        for path in [dir.ran(), dir.ended(), dir.supervision()] {
+            if let Err(error) = fs::remove_file(&path)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                debug!(path = %path.display(), %error, "cannot be deleted");
+            }
+        }
+    }
+
     /// Frees the room that an instance takes that is gone, where that cannot be put on record: what is left says how it
     /// ended.
     fn strip(&self, dir: &InstanceDir) {

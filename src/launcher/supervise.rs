@@ -7,10 +7,12 @@
 //! everything the workload leaves behind, so that nothing escapes it by daemonizing: an instance has ended when none of
 //! its processes is left. When the main process ends by itself, the rest is killed, as in a container.
 //!
-//! SIGTERM asks it to end the workload (forwarded to the process group; everyone may take their time), SIGUSR1 to kill
+//! SIGTERM asks it to end the workload (its processes are sent the signal that its START names; everyone may take their
+//! time), SIGUSR1 to kill
 //! all of it; either way a frozen workload goes on to its end. To freeze, thaw or limit it is asked over a socket
 //! (`control`). A workload under the node's lease is killed when that is over (`lease`), whatever has
-//! become of the launcher. It never outlives the workload and has no other duty but keeping the output file within its
+//! become of the launcher; so is one that has run for as long as its START allows, after it was asked to end (`limit`). It
+//! never outlives the workload and has no other duty but keeping the output file within its
 //! limit (`output`). Its loop does nothing that takes the longer the more a workload makes of it, but for a look at the
 //! processes there are: while it did, no command would be carried out.
 
@@ -29,18 +31,20 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
-use super::agent::Ran;
+use super::agent::{Ran, Why};
 use super::control::{Answer, Asked, ControlSocket, Request};
 use super::files::{
     Ended, InstanceDir, Launch, Obstacle, Reserved, Supervision, create_json, read_json, write_json,
 };
 use super::lease;
 use super::procfs::ProcessId;
+use limit::Limit;
 use output::Output;
 use processes::{Processes, signal_each};
 
 mod exec;
 mod figures;
+mod limit;
 mod output;
 mod processes;
 
@@ -168,15 +172,18 @@ async fn begin(dir: &InstanceDir) -> Result<Watch, Obstacle> {
         .and_then(|launch| launch.ok_or_else(|| io::ErrorKind::NotFound.into()))
         .map_err(|error| Obstacle::of("cannot read what to run", &error))?;
     let lease = match launch.lease {
-        Some(file) if lease::remaining(&file).is_zero() => {
+        Some(ref file) if lease::remaining(file).is_zero() => {
             return Err("the node's lease is over".into());
         }
-        Some(file) => Some(
-            lease::Watch::new(file)
+        Some(ref file) => Some(
+            lease::Watch::new(file.clone())
                 .map_err(|error| Obstacle::of("cannot watch the lease", &error))?,
         ),
         None => None,
     };
+    // From here on its time counts.
+    let limit =
+        Limit::new(&launch).map_err(|error| Obstacle::of("cannot watch its time limit", &error))?;
     let (output, pipe) =
         Output::open(dir).map_err(|error| Obstacle::of("cannot open the output file", &error))?;
     if let Some(group) = &launch.group
@@ -198,6 +205,8 @@ async fn begin(dir: &InstanceDir) -> Result<Watch, Obstacle> {
             lease,
             job: None,
             began,
+            limit,
+            why: None,
         }),
         Err(obstacle) => {
             processes.gone().await;
@@ -243,7 +252,7 @@ fn start(dir: &InstanceDir, output: PipeWriter) -> Result<Pid, Obstacle> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ask {
     None,
-    /// SIGTERM was passed on. The processes may take their time.
+    /// The signal that its START names was sent. The processes may take their time.
     Terminate,
     /// All are killed, and killed again while some are left. The main process's end counts as this as well.
     Kill,
@@ -267,6 +276,10 @@ struct Watch {
     job: Option<Pin<Box<dyn Future<Output = ()>>>>,
     /// When it was started.
     began: figures::SinceBoot,
+    /// How it is asked to end, and when it has to.
+    limit: Limit,
+    /// What ended it, where that was neither itself nor a command.
+    why: Option<Why>,
 }
 
 impl Watch {
@@ -289,11 +302,15 @@ impl Watch {
                     self.job = Some(Box::pin(serve(asked, self.processes.clone(), ending)));
                 }
                 () = done(&mut self.job) => self.job = None,
+                () = self.limit.over(&self.processes), if self.ask == Ask::None => self.end_in_time(),
+                () = self.limit.grace_over(), if self.ask != Ask::Kill => self.asked(Some(Ask::Kill)),
                 _ = look.tick() => self.output.limit(),
             }
         }
         // The cgroup, which is asked, is removed next.
         let mut ran = figures::of_ended(self.processes.group(), self.began);
+        ran.counted_ms = u64::try_from(self.limit.counted(&self.processes).as_millis()).ok();
+        ran.why = self.why;
         self.processes.gone().await;
         ran.output_bytes = Some(self.output.finish());
         let code = self.status.and_then(exit_code);
@@ -314,11 +331,13 @@ impl Watch {
         self.job = None;
         match asked {
             Ask::None => {}
+            // It has been asked, and has its grace.
+            Ask::Terminate if self.ask != Ask::None && self.limit.is_in_grace() => {}
             Ask::Terminate => {
                 if self.ask == Ask::None {
                     self.ask = Ask::Terminate;
                 }
-                self.signal_all(Signal::TERM);
+                self.signal_all(self.limit.signal);
                 // After the signal, so that it is the first thing they see.
                 let _ = self.processes.go_on();
             }
@@ -326,6 +345,15 @@ impl Watch {
                 self.ask = Ask::Kill;
                 self.signal_all(Signal::KILL);
             }
+        }
+    }
+
+    /// Its time may be over: then it is asked to end, as by a command, and killed after its grace.
+    fn end_in_time(&mut self) {
+        if self.limit.is_over(&self.processes) {
+            self.why = Some(Why::TimeLimit);
+            self.asked(Some(Ask::Terminate));
+            self.limit.begin_grace();
         }
     }
 

@@ -100,8 +100,9 @@ ciaoctl: FILE: 2 keys mean nothing there, which --strict takes for a mistake; no
 async fn the_mark_of_a_restart_is_not_taken_for_a_wish_to_be_started_again() {
     let scheduler = placing().await;
     let text = "start:\n  vm_type: process\n  command: [true]\n  restart: true\n";
-    let meaning = "start.restart is the original's mark that the instance ran before: nothing is started again by it; \
-                   did you mean 'start.scheduling.on_node_loss: restart'?\n";
+    let meaning = "start.restart is the original's mark that the instance ran before, and no policy: nothing is started \
+                   again by it; did you mean 'start.scheduling.restart: {when: on-failure}', or \
+                   'start.scheduling.on_node_loss: restart'?\n";
     let ran = with_file(&scheduler, &["start"], text).await;
     let expected = format!("ciaoctl: warning: FILE: {meaning}");
     assert_eq!((ran.code, ran.err), (Some(0), expected));

@@ -23,8 +23,9 @@ start: {nothing: here}
 ";
 
 /// What is warned of in both.
-const RESTART: &str = "start.restart is the original's mark that the instance ran before: nothing is started again by it; \
-                       did you mean 'start.scheduling.on_node_loss: restart'?";
+const RESTART: &str = "start.restart is the original's mark that the instance ran before, and no policy: nothing is \
+                       started again by it; did you mean 'start.scheduling.restart: {when: on-failure}', or \
+                       'start.scheduling.on_node_loss: restart'?";
 
 /// The warnings of an answer, without their lines.
 fn warnings(of: &Value) -> Vec<String> {

@@ -34,7 +34,7 @@ async fn with_two() -> (World, Launcher, Peer, Pid, Pid) {
 async fn a_node_says_what_it_can_and_how_long_its_lease_is() {
     let (_world, _launcher, mut peer) = World::connected(&[LEASE]).await;
     let stats = peer.stats(|_| true).await;
-    let always = ["suspend", "update", "capacity", "overrides"];
+    let always = ["suspend", "update", "run-limits", "capacity", "overrides"];
     assert_eq!(stats.capabilities, [&always[..], &["lease"]].concat());
     assert_eq!(stats.lease.unwrap().ms(), 3000);
     let next = peer.stats(|_| true).await;

@@ -275,6 +275,14 @@ impl World {
                 machine.follow(&record);
                 machine.records.insert(record.instance.clone(), *record);
             }
+            AgentAction::Respawn(respawn) => {
+                let leased = machine.records[&respawn.instance].leased;
+                self.spawn(at, &respawn.instance, leased);
+            }
+            AgentAction::Clear(id) => {
+                machine.ended.remove(&named(&id));
+                machine.exit_files.remove(&named(&id));
+            }
             // No START here names an image.
             AgentAction::Abandon(_) => {}
             AgentAction::Forget(id) => {

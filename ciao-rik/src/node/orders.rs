@@ -64,6 +64,8 @@ impl Node {
             AgentAction::Persist(_)
             | AgentAction::PersistMaintenance(_)
             | AgentAction::ExtendLease(_) => {}
+            // Nothing is started again by a node that does not say that it can do that.
+            AgentAction::Respawn(_) | AgentAction::Clear(_) => {}
             // What was spawned is the worker's at once: nothing of it waits here.
             AgentAction::Abandon(_) => {}
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sched_model::{record, words};
+use sched_model::{RunProgress, record, words};
 
 use super::document::payload;
 use super::guard::LARGE;
@@ -132,6 +132,8 @@ record! {
         group: String as "group" unless empty,
         /// Whether it is suspended: its virtual CPUs are free (added by this project). `state` is `exit_paused` then.
         suspended: bool as "suspended" unless empty,
+        /// Its restarts and its time, where its START says anything about these (added by this project).
+        run: Option<Box<RunProgress>> as "run" unless empty,
     }
 }
 

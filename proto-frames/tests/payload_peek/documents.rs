@@ -177,6 +177,12 @@ instances:
       gpu: 1
   group: web
   suspended: true
+  run:
+    restarts: 4
+    last_exit_code: -9
+    next_try_ms: 15000
+    time_used_ms: 95500
+    time_limit_ms: 600000
 - instance_uuid: 1f5b2fe6-4493-4561-904a-8f4e956218d9
   state: exited
   ssh_ip: 172.168.2.2
@@ -221,6 +227,7 @@ ended:
     cpu_ms: 61230
     output_bytes: 4096
     restarts: 2
+    time_used_ms: 95500
 - seq: 4294967298
   instance_uuid: fe2970fa-7b36-460b-8b79-9eb4745e62f2
   how: failed

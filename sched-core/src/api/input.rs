@@ -4,7 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sched_model::{EndFacts, Reloaded, Role, StartFailureReason, Uuid};
+use sched_model::{EndFacts, Reloaded, Role, RunProgress, StartFailureReason, Uuid};
 
 use crate::api::action::Message;
 use crate::api::command::Command;
@@ -466,6 +466,8 @@ pub struct InstanceReport {
     pub custom: Vec<(Box<str>, i64)>,
     /// The group it is a member of, where the launcher says so.
     pub group: Option<Box<str>>,
+    /// Its restarts and its time, where the launcher says anything about these.
+    pub run: Option<Box<RunProgress>>,
 }
 
 macro_rules! instance_states {

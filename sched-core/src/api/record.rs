@@ -108,6 +108,10 @@ pub struct InstanceRecord {
     /// What it asks for since an UPDATE; `None` = what its START says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updated: Option<Demand>,
+    /// How much of its time limit it has used up on nodes that it has left, in milliseconds. Records of earlier versions
+    /// lack it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_used_ms: Option<u64>,
     /// Whether a node ever had it running: from then on it is not given up for want of room.
     pub has_run: bool,
     /// How many nodes it may be tried on for one START.

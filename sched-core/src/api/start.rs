@@ -116,6 +116,16 @@ impl PlacedStart {
         self.changes.get_or_insert_default().restart_on_loss = true;
     }
 
+    /// Notes how much of its time limit it has used up, for the launcher that gets it next. Does nothing where it has no
+    /// limit, or more was known.
+    pub(crate) fn set_time_used(&mut self, ms: u64) {
+        let asked = self.request.scheduling.as_deref();
+        if asked.is_some_and(|asked| asked.time_limit.is_some()) {
+            let changes = self.changes.get_or_insert_default();
+            changes.time_used_ms = changes.time_used_ms.max(Some(ms));
+        }
+    }
+
     /// Makes it ask for other amounts: after an UPDATE, for each further placement. Request and changes are set
     /// together, so that what is claimed is what the launcher is told.
     pub(crate) fn set_demand(&mut self, demand: Demand) {

@@ -69,6 +69,13 @@ impl Instances {
         }
     }
 
+    /// So much of its time limit an instance has used up, if that is known: its START says so where it goes on elsewhere.
+    pub(crate) fn note_time_used(&mut self, instance: &InstanceId, ms: Option<u64>) {
+        if let Some(managed) = self.get_mut(instance).filter(|_| ms.is_some()) {
+            managed.note_time_used(ms);
+        }
+    }
+
     /// An instance has left its node for other amounts: from now on it asks for these.
     pub(crate) fn note_demand(&mut self, instance: &InstanceId, demand: Option<Demand>) {
         if let (Some(demand), Some(managed)) = (demand, self.get_mut(instance)) {

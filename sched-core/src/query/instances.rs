@@ -290,6 +290,7 @@ impl Sight<'_> {
                 .cluster
                 .columns()
                 .named(entry.custom(), |_, asked| asked),
+            progress: entry.progress().cloned().map(Box::new),
             ..InstanceView::default()
         };
         let row = match self.instances.get(instance) {

@@ -63,6 +63,7 @@ impl Sight<'_> {
             told_to_stop: managed.state().is_stop_sent(),
             relocate: managed.relocates(),
             restart_on_loss: managed.on_loss() == OnLoss::Restart,
+            time_used_ms: managed.time_used_ms(),
             updated: start.and_then(|start| start.changes.as_ref()?.demand.clone()),
             batch: None,
             batch_operator: None,

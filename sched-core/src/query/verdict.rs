@@ -67,6 +67,11 @@ impl KnownEnd {
             facts,
         }
     }
+
+    /// How much of its time limit the instance has used, where its launcher says so.
+    pub(crate) fn time_used_ms(&self) -> Option<u64> {
+        self.facts.as_ref()?.time_used_ms
+    }
 }
 
 impl BeforeEnd {

@@ -226,9 +226,12 @@ impl Scheduler {
             .map(|lease| lost_at + fencing_time(lease));
         let entry = node.ledger().get(instance);
         let is_confirmed = entry.is_some_and(|entry| entry.claim_state() == ClaimState::Running);
-        let Some(managed) = self.instances.get(instance) else {
+        let time_used = entry.and_then(|entry| entry.progress()?.time_used_ms);
+        let Some(managed) = self.instances.get_mut(instance) else {
             return;
         };
+        // All that is known of it, should it not come back.
+        managed.note_time_used(time_used);
         let then = match state {
             State::Stopping {
                 then: AfterStop::End(_),

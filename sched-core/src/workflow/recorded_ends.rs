@@ -119,6 +119,9 @@ impl Scheduler {
         {
             return;
         }
+        if let Some(instance) = &instance {
+            self.instances.note_time_used(instance, end.time_used_ms());
+        }
         self.check_and_take_end(id, told, parcel);
         if let Some(instance) = instance {
             let key = self.peers.node_of(id);
@@ -164,6 +167,7 @@ impl Scheduler {
         if self.take_earlier_end(key, &ended, &told, &parcel, end) {
             return;
         }
+        self.instances.note_time_used(&ended, end.time_used_ms());
         self.check_and_take_end(id, told, parcel);
         self.note_exit(before, &ended, (Some(key), end));
     }

@@ -140,6 +140,9 @@ impl Sight<'_> {
             if let Some(demand) = &record.updated {
                 start.set_demand(demand.clone());
             }
+            if let Some(used) = record.time_used_ms {
+                start.set_time_used(used);
+            }
             start
         });
         let mut waits_until = record.deadline_ms.map(|at| self.clock.instant_of(at));

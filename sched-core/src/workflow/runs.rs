@@ -221,5 +221,6 @@ fn facts_of(record: &FactsRecord) -> EndFacts {
         cpu_ms: record.cpu_ms,
         output_bytes: record.output_bytes,
         restarts: record.restarts,
+        time_used_ms: None,
     }
 }

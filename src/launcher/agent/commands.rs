@@ -198,7 +198,8 @@ impl Agent {
                 | InstancePhase::Running
                 | InstancePhase::Suspending
                 | InstancePhase::Suspended
-                | InstancePhase::Resuming => {
+                | InstancePhase::Resuming
+                | InstancePhase::Backoff { .. } => {
                     return Err((
                         StartFailureReason::AlreadyRunning,
                         "the instance runs here".to_owned(),

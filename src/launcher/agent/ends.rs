@@ -87,6 +87,13 @@ pub struct Ran {
     /// Bytes that it has written to its output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_bytes: Option<u64>,
+    /// How long the latest run took of what counts for its time limit, in milliseconds: without the time in which it was
+    /// frozen, and on the clock that goes on while the machine sleeps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counted_ms: Option<u64>,
+    /// How much of its time limit it has used, on this node and those before, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_used_ms: Option<u64>,
     /// How often it was started again here.
     #[serde(skip_serializing_if = "is_none")]
     pub restarts: u32,
@@ -104,8 +111,22 @@ pub enum Why {
 
 impl Ran {
     /// Whether nothing is known.
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// What both runs have used together, of which the other came first.
+    pub(super) fn after(self, earlier: Self) -> Self {
+        let sum = |one: Option<u64>, other: Option<u64>| match (one, other) {
+            (Some(one), Some(other)) => Some(one.saturating_add(other)),
+            (one, other) => one.or(other),
+        };
+        Self {
+            peak_kib: self.peak_kib.max(earlier.peak_kib),
+            cpu_ms: sum(self.cpu_ms, earlier.cpu_ms),
+            output_bytes: sum(self.output_bytes, earlier.output_bytes),
+            ..self
+        }
     }
 
     /// As the scheduler is told it; `None` where nothing is known.
@@ -121,6 +142,7 @@ impl Ran {
             cpu_ms: self.cpu_ms,
             output_bytes: self.output_bytes,
             restarts: self.restarts,
+            time_used_ms: self.time_used_ms,
         };
         (!self.is_empty()).then(|| Box::new(facts))
     }

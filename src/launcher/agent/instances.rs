@@ -8,6 +8,7 @@
 //!                 \
 //!                  \-> Gone (StartFailure)
 //!
+//! Running -> Backoff -> Starting                                        ended, and is started again (`restarting`)
 //! each of Starting to Resuming -> Exited                                ended by itself
 //!                              -> Stopping -> Gone -> forgotten         DELETE, EVACUATE, end of the lease
 //!                                             (Gone lasts until the scheduler has it on record: `ends`)
@@ -20,14 +21,16 @@
 //! DELETE that may come or for a START that runs it again.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use proto_frames::payload::{Digest, Start, StartFailure, StartFailureReason};
+use tracing::warn;
 
 use super::ends::{How, Ran};
+use super::terms::stop_signal;
 use super::{
-    About, Agent, AgentAction, Demand, Devices, MAX_EXITED, Message, Removal, Runs, Usage,
-    Workload, images_of,
+    About, Agent, AgentAction, Demand, Devices, MAX_EXITED, Message, Removal, RunTerms, Runs,
+    StopTerms, Usage, Workload, images_of,
 };
 
 /// What the agent knows of one instance.
@@ -64,6 +67,10 @@ pub(super) struct Instance {
     pub(super) ends: Vec<u64>,
     /// What is known of the run that ends now; told with its end.
     pub(super) ran: Ran,
+    /// For how long it may be there, how it is ended, and whether it is started again.
+    pub(super) terms: RunTerms,
+    /// When its time limit is reached, where the machine does not see to that.
+    pub(super) limit_at: Option<Instant>,
 }
 
 /// How far an instance is on this node: the launcher's own state machine of it, beside which the scheduler keeps one of
@@ -81,6 +88,11 @@ pub(super) enum InstancePhase {
     Suspended,
     /// Being continued.
     Resuming,
+    /// Ended, and to be started again.
+    Backoff {
+        /// When: or when its time limit is reached before that.
+        due: Instant,
+    },
     /// To end.
     Stopping {
         /// What its end is reported as.
@@ -174,8 +186,15 @@ impl Instance {
     pub(super) fn timeout(&self) -> Option<Instant> {
         match self.state {
             InstancePhase::Stopping { kill_at, .. } => kill_at,
+            InstancePhase::Backoff { due } => Some(due),
+            InstancePhase::Running => self.limit_at,
             _ => None,
         }
+    }
+
+    /// Whether it is, or is being, started again after an earlier run of this START.
+    pub(super) fn is_restarted(&self) -> bool {
+        self.terms.restarts.count() > 0
     }
 }
 
@@ -189,6 +208,15 @@ impl Agent {
         let earlier = self.instances.remove(id);
         let ends = earlier.map(|earlier| earlier.ends).unwrap_or_default();
         let images = images_of(&start.image, &start.more_images);
+        let terms = match self.settings.runs {
+            Runs::Processes | Runs::Anything => RunTerms::of(start),
+            Runs::Named(_) => RunTerms::default(),
+        };
+        let stop = StopTerms {
+            signal: stop_signal(start.scheduling.as_ref()),
+            grace: self.grace_of(&terms),
+        };
+        let time_left = terms.time_left(self.count_at(now));
         let instance = Instance {
             demand,
             group: group_id(start).unwrap_or_default(),
@@ -206,6 +234,8 @@ impl Agent {
             since: now,
             is_introduced: false,
             ran: Ran::default(),
+            terms,
+            limit_at: None,
         };
         self.instances.insert(id.clone(), instance);
         self.assign_devices(id);
@@ -220,7 +250,25 @@ impl Agent {
             mem_mb,
             vcpus,
             leased,
+            stop,
+            time_left,
         })));
+    }
+
+    /// How long after it is asked to end an instance with these terms is killed.
+    fn grace_of(&self, terms: &RunTerms) -> Duration {
+        terms
+            .grace_ms
+            .map_or(self.settings.stop_grace, Duration::from_millis)
+    }
+
+    /// The longest time that an instance has between being asked to end and being killed.
+    #[must_use]
+    pub fn longest_grace(&self) -> Duration {
+        let live = self
+            .live()
+            .map(|(_, instance)| self.grace_of(&instance.terms));
+        live.fold(self.settings.stop_grace, Duration::max)
     }
 
     /// What the START says, and over it what the instance is told of its devices.
@@ -239,6 +287,7 @@ impl Agent {
         match instance.state {
             InstancePhase::Starting => {
                 instance.state = InstancePhase::Running;
+                self.count_run(now, id);
                 self.persist(id);
                 self.report_soon(now);
             }
@@ -263,6 +312,15 @@ impl Agent {
             return;
         };
         match instance.state {
+            // It has run, and is known to: to the scheduler that is one more run which has failed.
+            InstancePhase::Starting if instance.is_restarted() => {
+                warn!(
+                    event = "instance_not_restarted",
+                    instance = id,
+                    "an instance cannot be started again: {detail}"
+                );
+                self.exited(now, id, None, false);
+            }
             InstancePhase::Starting => {
                 let restart = instance.restart;
                 let reason = match fault {
@@ -294,23 +352,27 @@ impl Agent {
     }
 
     /// Notes figures of a run whose end is told next.
-    pub(super) fn note_ran(&mut self, id: &str, ran: Ran) {
+    pub(super) fn note_ran(&mut self, now: Instant, id: &str, ran: Ran) {
+        let now_ms = self.count_at(now);
         if let Some(instance) = self.instances.get_mut(id) {
-            instance.ran = ran;
+            instance.note_ran(now_ms, ran);
         }
     }
 
     /// All its processes have ended. If that was `by_itself`, a stop that it was to be ended with came too late: the
     /// scheduler would otherwise start again what has done its work.
     pub(super) fn exited(&mut self, now: Instant, id: &str, code: Option<i32>, by_itself: bool) {
-        let Some(state) = self.instances.get(id).map(|instance| instance.state) else {
+        let Some(instance) = self.instances.get(id) else {
             return;
         };
-        // It was sent no signal, also where its lease had just run out.
-        let is_its_own = by_itself && code.is_some();
+        let state = instance.state;
+        let is_over_time = instance.is_over_time();
+        // It was sent no signal, also where its lease had just run out; or it was, because it had no right to go on.
+        let is_its_own = by_itself && code.is_some() || is_over_time;
+        let would_restart = !is_over_time && instance.wants_restart(code);
         match state {
             InstancePhase::Stopping { outcome, .. }
-                if !is_its_own || outcome == Removal::Deleted =>
+                if !is_its_own || would_restart || outcome == Removal::Deleted =>
             {
                 self.remove(now, id, outcome, code);
             }
@@ -323,13 +385,23 @@ impl Agent {
                 if !is_its_own && self.was_cut_off(now, id, code) {
                     return self.remove(now, id, Removal::CutOff, code);
                 }
+                // One that was suspended has given its vcpus up, which others may have by now.
+                let may_restart = !matches!(
+                    state,
+                    InstancePhase::Stopping { .. } | InstancePhase::Suspended
+                );
+                if may_restart && !is_over_time && self.back_off(now, id, code) {
+                    return;
+                }
                 let state = InstancePhase::Exited {
                     code,
                     order: self.next_end(),
                 };
                 self.end(now, id, state);
             }
-            InstancePhase::Exited { .. } | InstancePhase::Gone { .. } => {}
+            InstancePhase::Backoff { .. }
+            | InstancePhase::Exited { .. }
+            | InstancePhase::Gone { .. } => {}
         }
     }
 
@@ -366,6 +438,11 @@ impl Agent {
             }
             InstancePhase::Exited { code, .. } => {
                 let code = *code;
+                self.remove(now, id, outcome, code);
+            }
+            // Nothing of it runs.
+            InstancePhase::Backoff { .. } => {
+                let code = instance.terms.restarts.last_code();
                 self.remove(now, id, outcome, code);
             }
             InstancePhase::Gone { .. } => {}
@@ -468,10 +545,12 @@ impl Agent {
     pub(super) fn terminate(&mut self, now: Instant, id: &str, outcome: Removal) {
         self.give_up_change(id);
         let holds = self.lease_holds(now);
-        let grace = self.settings.stop_grace;
+        let usual = self.settings.stop_grace;
         let Some(instance) = self.instances.get_mut(id) else {
             return;
         };
+        let grace = instance.terms.grace_ms;
+        let grace = grace.map_or(usual, Duration::from_millis);
         let kill_at = (holds || !instance.leased).then(|| now + grace);
         instance.state = InstancePhase::Stopping {
             outcome,
@@ -497,9 +576,11 @@ impl Agent {
             InstancePhase::Exited { code, .. } => (How::Exited, code),
             _ => return,
         };
+        let now_ms = self.count_at(now);
         if let Some(instance) = self.instances.get_mut(id) {
             instance.state = state;
             instance.usage = None;
+            instance.sum_up(now_ms);
         }
         self.ended(now, id, how, code, None);
     }

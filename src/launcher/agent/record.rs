@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::ends::{End, Ran};
 use super::instances::{Instance, InstancePhase};
 use super::transitions::MAX_THAWS;
-use super::{About, Agent, AgentAction, Demand, Devices, Duty, images_of};
+use super::{About, Agent, AgentAction, Demand, Devices, Duty, RunTerms, images_of};
 
 /// An instance as it is kept in the state directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +48,10 @@ pub struct InstanceRecord {
     /// What it is called and runs. Records of earlier launchers lack it.
     #[serde(default, skip_serializing_if = "About::is_empty")]
     pub about: About,
+    /// For how long it may be there, how it is ended, and whether it is started again. Records of earlier launchers lack
+    /// it.
+    #[serde(default, skip_serializing_if = "RunTerms::is_empty")]
+    pub terms: RunTerms,
     /// How far it is.
     pub stage: Stage,
     /// Whether some of its ends may not be on record: all that launchers knew that did not number them.
@@ -70,6 +74,10 @@ pub enum Stage {
     Suspended,
     /// It is to go on; maybe it does.
     Resuming,
+    /// It has ended and is to be started again.
+    Backoff,
+    /// It is being started again; maybe it runs already.
+    Restarting,
     /// It is to end.
     Stopping(Removal),
     /// It ended by itself, with this code.
@@ -93,6 +101,7 @@ impl InstanceRecord {
             image: String::new(),
             more_images: Vec::new(),
             about: About::default(),
+            terms: RunTerms::default(),
             stage,
             unheard: false,
             ends: Vec::new(),
@@ -195,7 +204,8 @@ impl Agent {
         let images = record.images();
         let id = record.instance;
         let state = match record.stage {
-            Stage::Starting | Stage::Running => InstancePhase::Running,
+            Stage::Starting | Stage::Running | Stage::Restarting => InstancePhase::Running,
+            Stage::Backoff => InstancePhase::Backoff { due: now },
             Stage::Suspending => InstancePhase::Suspending,
             Stage::Suspended => InstancePhase::Suspended,
             Stage::Resuming => InstancePhase::Resuming,
@@ -235,12 +245,16 @@ impl Agent {
             about: record.about,
             since,
             is_introduced: false,
-            ran,
+            ran: Ran::default(),
+            terms: record.terms,
+            limit_at: None,
         };
         self.instances.insert(id.clone(), instance);
+        self.note_ran(now, &id, ran);
         match found {
             _ if had_ended && is_unnumbered => self.end(now, &id, state),
             _ if had_ended => {}
+            _ if record.stage == Stage::Backoff => self.recover_backoff(now, &id),
             // Also where it never ran: a STATS may have listed it as pending, and who was told of it must hear of its
             // end.
             ProcessFate::NeverRan => self.exited(now, &id, None, false),
@@ -263,7 +277,9 @@ impl Agent {
             return;
         };
         let stage = match &instance.state {
+            InstancePhase::Starting if instance.is_restarted() => Stage::Restarting,
             InstancePhase::Starting => Stage::Starting,
+            InstancePhase::Backoff { .. } => Stage::Backoff,
             InstancePhase::Running => Stage::Running,
             InstancePhase::Suspending => Stage::Suspending,
             InstancePhase::Suspended => Stage::Suspended,
@@ -285,6 +301,7 @@ impl Agent {
             image: images.next().unwrap_or_default(),
             more_images: images.collect(),
             about: instance.about.clone(),
+            terms: instance.terms.clone(),
             stage,
             unheard: !instance.ends.is_empty(),
             ends: self.ends.of(&instance.ends).cloned().collect(),

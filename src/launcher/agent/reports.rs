@@ -43,6 +43,9 @@ const IMAGES: &str = "images";
 /// Capability: the further images that they name are fetched as well.
 const MORE_IMAGES: &str = "more-images";
 
+/// Capability: instances are ended in time, as their START says, and started again.
+const RUN_LIMITS: &str = "run-limits";
+
 /// Capability: ends are numbered, and told until they are on record.
 const ENDS: &str = "ends";
 
@@ -170,7 +173,7 @@ impl Agent {
             ends_incarnation: incarnation,
             ends_seq: seq,
             ended: rows,
-            ..self.stats(&ready, host)
+            ..self.stats(now, &ready, host)
         };
         // First what runs here: by the time the scheduler knows of room, it knows what of it is asked for.
         self.send(Message::Stats(Box::new(stats)));
@@ -271,7 +274,7 @@ impl Agent {
     /// command needs.
     fn capabilities(&self) -> Vec<String> {
         let changes: &[&str] = match self.settings.runs {
-            Runs::Processes | Runs::Anything => &[SUSPEND, UPDATE],
+            Runs::Processes | Runs::Anything => &[SUSPEND, UPDATE, RUN_LIMITS],
             Runs::Named(_) => &[],
         };
         let always = changes.iter().copied().chain([CAPACITY, OVERRIDES]);
@@ -293,8 +296,13 @@ impl Agent {
     }
 
     /// STATS as it would be now, with one row for each instance that has not ended.
-    fn stats(&self, ready: &Ready, host: &HostFigures) -> Stats {
-        let instances = self.live().map(|(id, instance)| stat(id, instance));
+    fn stats(&self, now: Instant, ready: &Ready, host: &HostFigures) -> Stats {
+        let now_ms = self.clock.map_or(0, |clock| clock.ms_at(now));
+        let instances = self.live();
+        let instances = instances.map(|(id, instance)| InstanceStat {
+            run: instance.progress(now_ms).map(Box::new),
+            ..stat(id, instance)
+        });
         Stats {
             status: self.status(host).as_str().to_owned(),
             instances: instances.collect(),
@@ -340,13 +348,17 @@ fn stat(id: &str, instance: &Instance) -> InstanceStat {
     InstanceStat {
         instance_uuid: id.to_owned(),
         state: match instance.state {
+            // There, but not running; `pending` would say that it may still fail to begin.
+            InstancePhase::Starting if instance.is_restarted() => InstanceState::Exited,
             InstancePhase::Starting => InstanceState::Pending,
             InstancePhase::Running | InstancePhase::Suspending | InstancePhase::Resuming => {
                 InstanceState::Active
             }
             InstancePhase::Suspended => InstanceState::ExitPaused,
             InstancePhase::Stopping { .. } => InstanceState::Stopping,
-            InstancePhase::Exited { .. } | InstancePhase::Gone { .. } => InstanceState::Exited,
+            InstancePhase::Backoff { .. }
+            | InstancePhase::Exited { .. }
+            | InstancePhase::Gone { .. } => InstanceState::Exited,
         },
         memory_usage_mb: usage.mem_mb,
         disk_usage_mb: usage.disk_mb,

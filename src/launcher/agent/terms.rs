@@ -12,6 +12,7 @@ use proto_frames::payload::{Scheduling, Span, Start, StopSignal};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
+use super::ends::Ran;
 use super::restarts::{RestartRule, Restarts};
 
 /// The terms of an instance, as they are kept with it.
@@ -33,6 +34,9 @@ pub struct RunTerms {
     /// How long it has been there.
     #[serde(skip_serializing_if = "TimeUsed::is_empty")]
     pub(super) used: TimeUsed,
+    /// What earlier runs here have used.
+    #[serde(skip_serializing_if = "Ran::is_empty")]
+    pub(super) earlier: Ran,
     /// Whether it ends because its time limit is reached.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_over_time: bool,
@@ -46,6 +50,9 @@ pub struct TimeUsed {
     before_ms: u64,
     /// By `since_ms`, or altogether while nothing is counted.
     used_ms: u64,
+    /// When it was first started here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    began_ms: Option<u64>,
     /// Since when it is counted again; `None` while it is not: it has not begun, or is suspended.
     #[serde(skip_serializing_if = "Option::is_none")]
     since_ms: Option<u64>,
@@ -103,7 +110,9 @@ impl TimeUsed {
 
     /// How long it has been there, in milliseconds.
     pub(super) fn at(&self, now_ms: u64) -> u64 {
-        let since = self.since_ms.map_or(0, |since| now_ms.saturating_sub(since));
+        let since = self
+            .since_ms
+            .map_or(0, |since| now_ms.saturating_sub(since));
         self.used_ms.saturating_add(since)
     }
 
@@ -123,6 +132,12 @@ impl TimeUsed {
         self.used_ms = self.at(now_ms);
         self.before_ms = self.used_ms;
         self.since_ms = Some(now_ms);
+        self.began_ms.get_or_insert(now_ms);
+    }
+
+    /// How long ago it was first started here.
+    pub(super) fn since_begin(&self, now_ms: u64) -> Option<u64> {
+        self.began_ms.map(|began| now_ms.saturating_sub(began))
     }
 
     /// The run took so long, by the supervisor's count, which is better than this one.
@@ -156,8 +171,9 @@ impl RunTerms {
             used: TimeUsed {
                 before_ms: used_ms,
                 used_ms,
-                since_ms: None,
+                ..TimeUsed::default()
             },
+            earlier: Ran::default(),
             is_over_time: false,
         }
     }
@@ -236,16 +252,18 @@ mod tests {
             steps in proptest::collection::vec((0..3_u8, 0..1000_u64), 0..40),
             earlier in 0..5000_u64,
         ) {
-            let mut used = TimeUsed { before_ms: earlier, used_ms: earlier, since_ms: None };
-            let (mut now, mut expected, mut counts) = (7_u64, earlier, false);
+            let mut used = TimeUsed { before_ms: earlier, used_ms: earlier, ..TimeUsed::default() };
+            let (mut now, mut expected, mut counts);
+            (now, expected) = (7_u64, earlier);
             let mut terms = RunTerms { time_limit_ms: Some(8000), ..RunTerms::default() };
             for (step, time) in steps {
                 let step = [Step::Begin, Step::Suspend, Step::Resume][usize::from(step)];
                 match step {
-                    Step::Begin => (used.begin_run(now), counts = true).0,
-                    Step::Suspend => (used.pause(now), counts = false).0,
-                    Step::Resume => (used.go_on(now), counts = true).0,
+                    Step::Begin => used.begin_run(now),
+                    Step::Suspend => used.pause(now),
+                    Step::Resume => used.go_on(now),
                 }
+                counts = !matches!(step, Step::Suspend);
                 terms.used = used;
                 let before = terms.time_left(now);
                 now += time;

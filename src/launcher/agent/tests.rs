@@ -28,6 +28,7 @@ mod lifecycle;
 mod pressure;
 mod random;
 mod recovery;
+mod restarting;
 mod room;
 mod starting;
 mod storage;

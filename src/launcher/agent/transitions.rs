@@ -75,6 +75,7 @@ impl Agent {
         }
         match result {
             Ok(()) => {
+                self.count_pause(now, id, true);
                 self.enter(now, id, InstancePhase::Suspended);
                 self.report_state(id, PhaseName::Suspended);
             }
@@ -149,6 +150,7 @@ impl Agent {
                     "instance {id} could not be frozen, and not be thawed either: {detail}"
                 );
                 instance.thaws_left = None;
+                self.count_pause(now, id, true);
                 self.enter(now, id, InstancePhase::Suspended);
                 self.report_state(id, PhaseName::Suspended);
             }
@@ -168,6 +170,7 @@ impl Agent {
         }
         match result {
             Ok(()) => {
+                self.count_pause(now, id, false);
                 self.enter(now, id, InstancePhase::Running);
                 self.report_state(id, PhaseName::Running);
             }
@@ -403,6 +406,7 @@ impl Instance {
             InstancePhase::Suspending => "it is being suspended",
             InstancePhase::Suspended => "it is suspended",
             InstancePhase::Resuming => "it is being resumed",
+            InstancePhase::Backoff { .. } => "it has ended and waits to be started again",
             InstancePhase::Stopping { .. } => "it is being stopped",
             InstancePhase::Exited { .. } | InstancePhase::Gone { .. } => "it has ended",
         };

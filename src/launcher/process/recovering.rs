@@ -115,7 +115,10 @@ impl Processes {
         running: Option<&ProcessId>,
     ) -> Option<ProcessFate> {
         let id = record.instance.as_str();
-        if matches!(record.stage, Stage::Exited(_) | Stage::Gone(..)) {
+        if matches!(
+            record.stage,
+            Stage::Exited(_) | Stage::Gone(..) | Stage::Backoff
+        ) {
             return Some(ProcessFate::Ended(None));
         }
         let dir = self.state().instance(id);
@@ -139,7 +142,10 @@ impl Processes {
             // From here on a supervisor that has not begun will not.
             match create_json(&dir.supervision(), &Supervision::Abandoned) {
                 Ok(true) => {
-                    let may_be_new = matches!(record.stage, Stage::Starting | Stage::Stopping(_));
+                    let may_be_new = matches!(
+                        record.stage,
+                        Stage::Starting | Stage::Restarting | Stage::Stopping(_)
+                    );
                     return ended(&dir).or_else(|| may_be_new.then_some(ProcessFate::NeverRan));
                 }
                 Ok(false) => known = supervision(),

@@ -7,13 +7,15 @@
 //! ```
 
 use std::convert::Infallible;
+use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use proto_frames::payload::Digest;
 use tokio::sync::oneshot;
 
-use super::super::agent::{Input, LaunchFault, Workload};
-use super::super::files::{InstanceDir, Launch, Obstacle};
+use super::super::agent::{Input, LaunchFault, Respawn, Workload};
+use super::super::files::{InstanceDir, Launch, Obstacle, read_json};
 use super::super::images::{self, Images};
 use super::super::limits::Limits;
 use super::super::orphans;
@@ -64,6 +66,45 @@ impl Processes {
         });
     }
 
+    /// Begins to start a workload again, with what it was started with but for what has changed since.
+    pub(super) fn respawn(&mut self, respawn: Respawn) {
+        let instance = respawn.instance.clone();
+        let (events, starts) = (self.events.clone(), self.starts.clone());
+        if self.state.has(&instance) {
+            let detail = self.state.fault().unwrap_or_default();
+            let failed = start_failed(instance, LaunchFault::Storage, detail);
+            tokio::spawn(async move { events.send(failed).await });
+            return;
+        }
+        let dir = self.state().instance(&instance);
+        let supervisor = self.supervisor.clone();
+        let (wait, abandoned) = oneshot::channel();
+        let needed = respawn.images.clone();
+        if !needed.is_empty() {
+            self.images.hold(&instance, &needed);
+            self.waiting.insert(instance.clone(), wait);
+        }
+        let images = self.images.clone();
+        tokio::spawn(async move {
+            // They may have been evicted since; their paths are the same again.
+            let have = match &*needed {
+                [] => Ok(()),
+                needed => obtained(&images, needed, abandoned).await.map(drop),
+            };
+            let launch = have.map_err(|detail| (LaunchFault::Image, detail));
+            let event = match launch.and_then(|()| launch_again(&dir, respawn)) {
+                Ok(launch) => {
+                    let turn = starts.acquire().await;
+                    let started = begin(supervisor, dir, launch, instance).await;
+                    drop(turn);
+                    started
+                }
+                Err((fault, detail)) => start_failed(instance, fault, detail),
+            };
+            let _ = events.send(event).await;
+        });
+    }
+
     /// What the supervisor reads from the launch file: limits, environment, cgroup, lease.
     fn launch(&self, workload: Workload, dir: &InstanceDir) -> Launch {
         let node = self.state().uuid();
@@ -77,6 +118,9 @@ impl Processes {
             },
             env: environment(&workload, &node.to_string(), dir),
             working_dir: workload.working_dir.map(PathBuf::from),
+            stop_signal: Some(workload.stop.signal.as_raw()),
+            stop_grace_ms: Some(whole_ms(workload.stop.grace)),
+            time_left_ms: workload.time_left.map(whole_ms),
             command: workload.command,
         }
     }
@@ -92,10 +136,7 @@ async fn with_images(
     needed: &[Digest],
     abandoned: oneshot::Receiver<Infallible>,
 ) -> Result<Launch, String> {
-    let paths = tokio::select! {
-        paths = images.obtain_all(needed) => paths?,
-        _ = abandoned => return Err("it was to end before its images were there".to_owned()),
-    };
+    let paths = obtained(images, needed, abandoned).await?;
     let command = images::command(&paths, launch.command);
     let env = images::environment(&paths, launch.env);
     Ok(Launch {
@@ -103,6 +144,49 @@ async fn with_images(
         env,
         ..launch
     })
+}
+
+/// The paths of these images, once all are there.
+///
+/// # Errors
+/// Why one cannot be had, for people; or that the instance was to end meanwhile.
+async fn obtained(
+    images: &Images,
+    needed: &[Digest],
+    abandoned: oneshot::Receiver<Infallible>,
+) -> Result<Vec<PathBuf>, String> {
+    tokio::select! {
+        paths = images.obtain_all(needed) => paths,
+        _ = abandoned => Err("it was to end before its images were there".to_owned()),
+    }
+}
+
+/// What an instance was started with, as it is to be started again.
+///
+/// # Errors
+/// The file in its directory is gone, or cannot be read: a workload can remove it.
+fn launch_again(dir: &InstanceDir, respawn: Respawn) -> Result<Launch, (LaunchFault, String)> {
+    let before: Launch = read_json(&dir.launch())
+        .and_then(|launch| launch.ok_or_else(|| io::ErrorKind::NotFound.into()))
+        .map_err(|error| {
+            let detail = format!("what it was started with cannot be read: {error}");
+            (LaunchFault::Launch, detail)
+        })?;
+    let mut env = before.env;
+    env.extend(respawn.env);
+    Ok(Launch {
+        env,
+        limits: Limits {
+            mem_mb: respawn.mem_mb,
+            vcpus: respawn.vcpus,
+        },
+        time_left_ms: respawn.time_left.map(whole_ms),
+        ..before
+    })
+}
+
+fn whole_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Starts a supervisor and waits for its word. Where it is not known whether something was started, all processes with

@@ -13,6 +13,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal};
 
 use super::super::cgroup::Cgroup;
+use super::super::lease::boottime;
 use super::super::limits::Limits;
 use super::super::procfs::{self, ProcStat};
 
@@ -33,6 +34,8 @@ pub(super) struct Processes {
     limits: Rc<Cell<Limits>>,
     /// Whether they are stopped, or some may be.
     stopped: Rc<Cell<bool>>,
+    /// Since when, on `CLOCK_BOOTTIME`, and how long they were before.
+    frozen: Rc<Cell<(Duration, Duration)>>,
 }
 
 impl Processes {
@@ -41,6 +44,21 @@ impl Processes {
             group,
             limits: Rc::new(Cell::new(limits)),
             stopped: Rc::default(),
+            frozen: Rc::default(),
+        }
+    }
+
+    /// Whether they are stopped, or some may be.
+    pub(super) fn are_stopped(&self) -> bool {
+        self.stopped.get()
+    }
+
+    /// How long they have been stopped altogether.
+    pub(super) fn frozen_for(&self) -> Duration {
+        let (since, before) = self.frozen.get();
+        match self.stopped.get() {
+            true => before + boottime().saturating_sub(since),
+            false => before,
         }
     }
 
@@ -55,7 +73,10 @@ impl Processes {
     /// # Errors
     /// The cgroup cannot be frozen.
     pub(super) async fn stop(&self) -> io::Result<()> {
-        self.stopped.set(true);
+        if !self.stopped.replace(true) {
+            let (_, before) = self.frozen.get();
+            self.frozen.set((boottime(), before));
+        }
         match self.group.as_ref().filter(|group| group.has_freezer()) {
             Some(group) => group.freeze().await,
             None => {
@@ -76,7 +97,9 @@ impl Processes {
             // None of them can have forked since the last was stopped.
             signal_each(Signal::CONT, |_| true);
         }
+        let frozen_for = self.frozen_for();
         self.stopped.set(false);
+        self.frozen.set((Duration::ZERO, frozen_for));
         Ok(())
     }
 

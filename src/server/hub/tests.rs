@@ -141,6 +141,7 @@ impl Joined {
                 cpu_used_percent: 0,
                 requested: None,
                 custom: Vec::new(),
+                run: None,
                 group: None,
             }],
             ..StatsReport::default()

@@ -84,6 +84,7 @@ fn write(directory: &Path, changes: impl IntoIterator<Item = Change>) {
 fn full() -> [(RecordKey, Record); 2] {
     let node = Uuid::from_u128(0xabc);
     let instance = InstanceRecord {
+        time_used_ms: None,
         payload: Some(Bytes::from_static(b"\x00\xff not text")),
         sender: Uuid::from_u128(2),
         priority: 100,

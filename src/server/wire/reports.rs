@@ -208,6 +208,7 @@ fn stats(frame: &Frame) -> Read {
             requested: it.requested.as_ref().map(amounts),
             custom: it.requested.map(custom).unwrap_or_default(),
             group: text(&it.group).map(Into::into),
+            run: it.run,
         })
         .collect();
     let starts_seen = stats.figures.starts_seen;

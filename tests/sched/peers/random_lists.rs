@@ -173,6 +173,7 @@ impl Run {
                     disk_mib: 0,
                 }),
                 custom: Vec::new(),
+                run: None,
                 group: None,
             });
         }

@@ -53,6 +53,15 @@ fn of_image(image: &str) -> StartRequest {
     }
 }
 
+/// A START that its launcher has to end in time.
+fn limited() -> StartRequest {
+    let scheduling = Scheduling {
+        time_limit: Some(Span::from_ms(600_000)),
+        ..Scheduling::default()
+    };
+    asking("x", 1, scheduling)
+}
+
 /// A node says that its launcher runs processes alone.
 fn runs_processes(world: &mut World, node: SessionId) {
     let extras = NodeExtras {
@@ -89,13 +98,7 @@ fn turned_away(
             }
         }
         "image-fetch" => of_image("sha256_1"),
-        "run-limits" => {
-            let scheduling = Scheduling {
-                time_limit: Some(Span::from_ms(600_000)),
-                ..Scheduling::default()
-            };
-            asking("x", 1, scheduling)
-        }
+        "run-limits" => limited(),
         "labels" => requiring("x", 1, &["zone = a"]),
         "near" => near("x", "volume", "node", true),
         "group" => {

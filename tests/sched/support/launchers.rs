@@ -239,6 +239,7 @@ impl Launcher {
             cpu_used_percent: 0,
             requested: is_own.then_some(running.ask.base),
             custom: vec![(GPU.into(), running.ask.gpus)],
+            run: None,
             group: None,
         };
         Listing {

@@ -141,6 +141,7 @@ pub(crate) fn running(name: &str, used: i64) -> InstanceReport {
         cpu_used_percent: 0,
         requested: None,
         custom: Vec::new(),
+        run: None,
         group: None,
     }
 }
@@ -407,8 +408,8 @@ impl World {
 
     /// Notes what the payload of a START would say.
     pub(super) fn note_request(&mut self, request: &StartRequest) {
-        let instance = request.instance.clone();
-        self.requests.insert(instance, request.clone());
+        self.requests
+            .insert(request.instance.clone(), request.clone());
     }
 
     pub(crate) fn start_as(&mut self, controller: SessionId, request: StartRequest) {
@@ -452,8 +453,7 @@ impl World {
         });
     }
 
-    /// The peer's connection ends before these things it was told could be written; of everything else a test has taken
-    /// care ([`World::take_said`]).
+    /// The peer's connection ends before these could be written; [`World::take_said`] has taken everything else.
     pub(crate) fn cut_returning(&mut self, session: SessionId, unsent: Vec<Message>) {
         let departure = Departure::Broken;
         self.handle(Input::Disconnected {

@@ -9,6 +9,7 @@ use crate::payload::document::Payload;
 use crate::payload::error::PayloadError;
 use crate::payload::guard::SMALL;
 use crate::payload::scheduling::Scheduling;
+use crate::payload::span::Span;
 use crate::payload::start::{Start, add_disk};
 use sched_model::Digest;
 use sched_model::image::MAX_MORE_IMAGES;
@@ -171,6 +172,10 @@ impl<'a> StartSink<'a> {
             }
             ("vm_type", Found::Text(text)) => self.peek.vm_type = borrowed(text)?,
             ("restart", Found::Bool(restart)) => self.peek.restart = restart,
+            // For the launcher; but it must be one.
+            ("time_used", Found::Text(text)) => {
+                std::str::from_utf8(text).ok()?.parse::<Span>().ok()?;
+            }
             _ => {}
         }
         Some(())

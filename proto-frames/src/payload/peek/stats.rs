@@ -10,6 +10,7 @@ use crate::payload::error::PayloadError;
 use crate::payload::guard::LARGE;
 use crate::payload::instance_end::InstanceEnd;
 use crate::payload::stats::{InstanceStat, InstanceState, Requested, Stats};
+use sched_model::RunProgress;
 use sched_model::value::Record;
 
 /// A STATS without its network interfaces, and of each instance what accounting needs.
@@ -50,6 +51,8 @@ pub struct InstancePeek<'a> {
     pub group: Cow<'a, str>,
     /// Whether it is suspended.
     pub suspended: bool,
+    /// Its restarts and its time, where it says anything about these.
+    pub run: Option<Box<RunProgress>>,
 }
 
 /// Reads a STATS; the same as [`Stats::decode`] says, errors included.
@@ -92,6 +95,7 @@ impl From<InstanceStat> for InstancePeek<'_> {
             requested: stat.requested,
             group: stat.group.into(),
             suspended: stat.suspended,
+            run: stat.run,
         }
     }
 }
@@ -129,6 +133,10 @@ impl<'a> Sink<'a> for StatsSink<'a> {
         if at.outer == "instances" && at.record == "requested" || at.outer == "requested" {
             let requested = &mut self.peek.instances.last_mut()?.requested;
             return requested_found(requested.get_or_insert_default(), at, what);
+        }
+        if at.outer == "instances" && at.record == "run" {
+            let run = &mut self.peek.instances.last_mut()?.run;
+            return run_found(run.get_or_insert_default(), at.key, what);
         }
         if at.record == "ended" {
             return match what {
@@ -200,6 +208,24 @@ fn facts_found(facts: &mut EndFacts, key: &str, what: Found<'_>) -> Option<()> {
         ("cpu_ms", Found::Int(cpu)) => facts.cpu_ms = Some(u64::try_from(cpu).ok()?),
         ("output_bytes", Found::Int(len)) => facts.output_bytes = Some(u64::try_from(len).ok()?),
         ("restarts", Found::Int(restarts)) => facts.restarts = u32::try_from(restarts).ok()?,
+        ("time_used_ms", Found::Int(used)) => facts.time_used_ms = Some(u64::try_from(used).ok()?),
+        _ => {}
+    }
+    Some(())
+}
+
+/// Takes in what was found in an instance's `run`, beginning with that there is one.
+fn run_found(run: &mut RunProgress, key: &str, what: Found<'_>) -> Option<()> {
+    let Found::Int(value) = what else {
+        return Some(());
+    };
+    let unsigned = || u64::try_from(value).ok();
+    match key {
+        "restarts" => run.restarts = u32::try_from(value).ok()?,
+        "last_exit_code" => run.last_exit_code = Some(value),
+        "next_try_ms" => run.next_try_ms = Some(unsigned()?),
+        "time_used_ms" => run.time_used_ms = Some(unsigned()?),
+        "time_limit_ms" => run.time_limit_ms = Some(unsigned()?),
         _ => {}
     }
     Some(())

@@ -6,6 +6,8 @@ use std::ops::{AddAssign, SubAssign};
 use std::sync::Arc;
 use std::time::Instant;
 
+use sched_model::RunProgress;
+
 use super::sent::{Remains, Resumption};
 use super::window::{Sample, Usage, Window};
 use crate::api::config::{Accounting, Config};
@@ -74,6 +76,8 @@ pub(crate) struct Entry {
     pub(super) remains: Remains,
     /// The least that it claims, whatever is reported, while an UPDATE of it is under way.
     pub(super) floor: Option<Box<Floor>>,
+    /// Its restarts and its time, as its launcher reported last; `None` for most.
+    pub(super) run: Option<Box<RunProgress>>,
     /// What tells the START that brought it there from others; `None` where that is not known.
     pub(super) content: Option<Content>,
 }
@@ -269,6 +273,7 @@ impl Entry {
             open: 1,
             is_doubted: false,
             is_starting: false,
+            run: None,
             misses: 0,
             listed_in: 0,
             is_managed: false,
@@ -436,6 +441,11 @@ impl Entry {
     /// Custom resources it asked for.
     pub(crate) fn custom(&self) -> &[(ColumnId, i64)] {
         self.extras.as_ref().map_or(&[], |extras| &extras.custom)
+    }
+
+    /// Its restarts and its time, as its launcher reported last.
+    pub(crate) fn progress(&self) -> Option<&RunProgress> {
+        self.run.as_deref()
     }
 
     /// The group it is a member of.

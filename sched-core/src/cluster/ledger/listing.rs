@@ -100,6 +100,7 @@ impl Entry {
         }
         self.used_mem_mib = report.mem_used_mib.max(0);
         self.used_disk_mib = report.disk_used_mib.max(0);
+        self.run.clone_from(&report.run);
         self.measure(report, measured, now);
         self.hear(report.state);
         self.misses = 0;

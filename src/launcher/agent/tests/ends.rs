@@ -123,6 +123,8 @@ fn an_end_is_told_in_every_report_until_it_is_on_record() {
 #[test]
 fn what_a_run_used_is_told_with_its_end_in_every_frame_and_after_a_restart() {
     let ran = Ran {
+        counted_ms: None,
+        time_used_ms: None,
         ran_ms: Some(1500),
         why: Some(Why::TimeLimit),
         peak_kib: Some(2048),
@@ -131,6 +133,7 @@ fn what_a_run_used_is_told_with_its_end_in_every_frame_and_after_a_restart() {
         restarts: 2,
     };
     let told = Some(Box::new(EndFacts {
+        time_used_ms: None,
         ran_ms: Some(1500),
         why: EndWhy::TimeLimit,
         peak_kib: Some(2048),

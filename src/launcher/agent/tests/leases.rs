@@ -249,7 +249,7 @@ fn a_node_without_leases_says_so_and_takes_such_workloads_as_any() {
     assert!(!workload.leased);
     let stats = world.stats();
     assert_eq!((stats.lease, stats.lease_seq), (None, None));
-    let always = ["suspend", "update", "capacity", "overrides"];
+    let always = ["suspend", "update", "run-limits", "capacity", "overrides"];
     assert_eq!(stats.capabilities, always);
     let mut world = with_lease();
     let stats = world.stats();

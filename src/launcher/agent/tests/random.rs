@@ -3,6 +3,8 @@
 
 use fastrand::Rng;
 
+use proto_frames::payload::{RestartPolicy, RestartWhen, Span};
+
 use super::*;
 
 const SEEDS: u64 = 300;
@@ -37,12 +39,24 @@ enum Unanswered {
     Limit(String, i64),
 }
 
+impl Unanswered {
+    /// Whether it changes this instance's process.
+    fn changes(&self, id: &str) -> bool {
+        match self {
+            Self::Spawn(..) => false,
+            Self::Freeze(other) | Self::Thaw(other) | Self::Limit(other, _) => other == id,
+        }
+    }
+}
+
 struct Life {
     world: World,
     rng: Rng,
     /// Draws leases, so that everything else is drawn as it was without.
     leases: Rng,
     processes: BTreeMap<String, Process>,
+    /// Instances that were started, and whether under the lease: for those that are started again.
+    started: BTreeMap<String, bool>,
     unanswered: Vec<Unanswered>,
     lease_until: Option<Instant>,
 }
@@ -59,6 +73,7 @@ impl Life {
             rng: Rng::with_seed(seed),
             leases: Rng::with_seed(!seed),
             processes: BTreeMap::new(),
+            started: BTreeMap::new(),
             unanswered: Vec::new(),
             lease_until: None,
         }
@@ -101,11 +116,22 @@ impl Life {
                 ..Scheduling::default()
             });
         }
+        if self.leases.bool() {
+            let scheduling = start.scheduling.get_or_insert_default();
+            scheduling.restart = Some(RestartPolicy {
+                when: RestartWhen::Always,
+                max: self.leases.bool().then_some(3),
+                ..RestartPolicy::default()
+            });
+            scheduling.time_limit = self.leases.bool().then_some(Span::from_ms(20_000));
+        }
         self.world.start(start);
     }
 
     fn exit(&mut self, id: &str) {
         if self.processes.remove(id).is_some() {
+            // Nobody is left to do it, and one that is started again after this is another.
+            self.unanswered.retain(|it| !it.changes(id));
             self.world.exits(id, 0);
         }
     }
@@ -193,8 +219,16 @@ impl Life {
     fn obey(&mut self) {
         for order in self.world.orders() {
             match order {
+                AgentAction::Respawn(it) => {
+                    assert!(!self.processes.contains_key(&it.instance));
+                    let leased = self.started[&it.instance];
+                    let spawn = Unanswered::Spawn(it.instance, leased, it.vcpus);
+                    self.unanswered.push(spawn);
+                }
+                AgentAction::Clear(id) => assert!(!self.processes.contains_key(&id)),
                 AgentAction::Spawn(it) => {
                     assert!(!self.processes.contains_key(&it.instance));
+                    self.started.insert(it.instance.clone(), it.leased);
                     let spawn = Unanswered::Spawn(it.instance, it.leased, it.vcpus);
                     self.unanswered.push(spawn);
                 }

@@ -1,0 +1,58 @@
+//! `time_limit`, `stop` and `restart` of `start.scheduling`: in which words what makes no sense is refused.
+
+use proto_frames::payload::{Payload, PayloadErrorKind, Start, peek};
+
+#[test]
+fn what_a_launcher_is_to_do_while_it_runs_is_checked() {
+    for (lines, words) in [
+        (
+            "time_limit: 0",
+            "time_limit, line 4 column 17: shorter than 1s",
+        ),
+        (
+            "time_limit: 8761h",
+            "time_limit, line 4 column 17: longer than 8760h",
+        ),
+        (
+            "stop: {signal: KILL}",
+            "stop.signal, line 4 column 20: `KILL` is none of TERM, INT, HUP, QUIT, USR1, USR2, WINCH",
+        ),
+        (
+            "stop: {grace: 2h}",
+            "stop.grace, line 4 column 19: longer than 1h",
+        ),
+        (
+            "restart: {max: 3}",
+            "restart.when, line 4 column 14: missing or empty",
+        ),
+        (
+            "restart: {when: unless-stopped}",
+            "restart.when, line 4 column 21: `unless-stopped` is none of on-failure, always, never",
+        ),
+        (
+            "restart: {when: never, max: 3}",
+            "restart, line 4 column 14: makes sense only with when: on-failure or when: always beside it",
+        ),
+        (
+            "restart: {when: always, max: 101}",
+            "restart.max, line 4 column 34: 101 is outside 1 to 100",
+        ),
+        (
+            "restart: {when: always, window: 1h}",
+            "restart.window, line 4 column 37: makes sense only with max",
+        ),
+        (
+            "restart: {when: always, backoff: 10ms}",
+            "restart.backoff, line 4 column 38: shorter than 100ms",
+        ),
+    ] {
+        let text = format!("start:\n  instance_uuid: a\n  scheduling:\n    {lines}\n");
+        let error = Start::decode(text.as_bytes()).unwrap_err();
+        assert_eq!(error.to_string(), format!("start.scheduling.{words}"));
+        assert_eq!(error.kind(), PayloadErrorKind::InvalidData);
+        assert_eq!(peek::start(text.as_bytes()), Err(error));
+        // Whoever is to run it leaves that to the scheduler.
+        let placed = Start::decode_placed(text.as_bytes());
+        assert!(placed.is_ok(), "{placed:?}");
+    }
+}
