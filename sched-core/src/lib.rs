@@ -39,7 +39,7 @@ pub use api::action::{
 pub use api::affected::{Affected, AffectedPlacement};
 pub use api::cause::Cause;
 pub use api::command::{Command, ConfigurationCommand, ImageCommand, Target};
-pub use api::condition::{Condition, EndingCertificate, Unwell};
+pub use api::condition::{CertificateHolder, Condition, EndingCertificate, Unwell};
 pub use api::config::{
     About, Accounting, CPU_RATIO, Config, IN_DOUBT_TIME, MAX_BINDINGS, MAX_INSTANCES_PER_NODE,
     MAX_RECOVERING, MAX_RECOVERING_BYTES, MEASURED_WINDOW, MISSED_STATS, RECOVERY_WINDOW,
@@ -110,5 +110,6 @@ pub use placement::trial::Trial;
 pub use query::{
     ClaimsCursor, Glance, Heartbeat, HeartbeatNode, NodeCount, Provider, ProvidersCursor,
     QueueTotals, QueueTotalsCursor, ResourceTotal, Totals, TotalsCursor, ending_certificates,
+    named_certificates,
 };
 pub use scheduler::{Counters, Scheduler};

@@ -45,7 +45,7 @@ use crate::sight::Sight;
 use self::page::Page;
 use self::waiting::Detail;
 
-pub use self::conditions::ending_certificates;
+pub use self::conditions::{ending_certificates, named_certificates};
 pub use self::heartbeat::{Heartbeat, HeartbeatNode};
 pub use self::providers::{ClaimsCursor, Provider, ProvidersCursor};
 pub use self::queue_totals::{QueueTotals, QueueTotalsCursor};

@@ -155,7 +155,7 @@ fn scaled(amount: i64, units: &[&str]) -> String {
 #[must_use]
 pub fn end_of(left_s: i64) -> String {
     match left_s {
-        left @ 1.. => format!("ends in {}", span(left)),
+        left @ 0.. => format!("ends in {}", span(left)),
         over => format!("ended {} ago", span(over.saturating_neg())),
     }
 }

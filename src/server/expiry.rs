@@ -13,9 +13,9 @@ use tracing::{error, warn};
 
 use super::hub::Hub;
 use super::sentences;
-use sched_core::{EndingCertificate, SessionId, Unwell, ending_certificates};
+use sched_core::{CertificateHolder, EndingCertificate, ending_certificates, named_certificates};
 
-/// Pause between two looks at all sessions, which hold the core's lock for some hundred nanoseconds each: soon enough for
+/// Pause between two looks at all sessions, which hold the core's lock for some tens of nanoseconds each: soon enough for
 /// a certificate of minutes, which short-lived ones have.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
@@ -45,12 +45,13 @@ impl Stage {
         (Self::Over, "expired"),
     ];
 
-    /// That of a certificate with so many seconds left, of which there are at most 30 days.
+    /// That of a certificate with so many seconds left, of which there are at most 30 days. It is valid to the end of its
+    /// last second.
     fn of(left_s: i64) -> Self {
         const DAY_S: i64 = 86_400;
         match left_s {
-            ..=0 => Self::Over,
-            1..=DAY_S => Self::Day,
+            ..0 => Self::Over,
+            0..=DAY_S => Self::Day,
             left if left <= 7 * DAY_S => Self::Week,
             _ => Self::Month,
         }
@@ -60,55 +61,31 @@ impl Stage {
 /// How many certificates are in which stage, for the metrics' label.
 pub(super) fn counts(ending: &[EndingCertificate]) -> [(&'static str, f64); 4] {
     Stage::ALL.map(|(stage, word)| {
-        let left = ending.iter().filter_map(|it| left_s(&it.what));
-        (
-            word,
-            left.filter(|left| Stage::of(*left) == stage).count() as f64,
-        )
+        let in_stage = ending.iter().filter(|it| Stage::of(it.left_s) == stage);
+        (word, in_stage.count() as f64)
     })
-}
-
-/// The seconds that are left of a certificate that the core lists.
-fn left_s(what: &Unwell) -> Option<i64> {
-    match what {
-        Unwell::PeerCertificate { left_s, .. } | Unwell::OwnCertificate(_, left_s) => Some(*left_s),
-        _ => None,
-    }
-}
-
-/// Whose certificate it is.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Whose {
-    Peer(SessionId),
-    /// A file of the scheduler's.
-    Own(Box<str>),
 }
 
 /// What was said last of each that ends soon.
 #[derive(Debug, Default)]
-struct Said(HashMap<Whose, Stage>);
+struct Said(HashMap<CertificateHolder, (i64, Stage)>);
 
 impl Said {
-    /// Those of which something new is to be said. Forgets those that are gone.
-    fn news(&mut self, ending: Vec<EndingCertificate>) -> Vec<(Stage, Unwell)> {
+    /// Those of which something new is to be said, the worst first. Forgets those that are gone or renewed.
+    fn news(&mut self, ending: Vec<EndingCertificate>) -> Vec<(Stage, EndingCertificate)> {
         let mut now = HashMap::with_capacity(ending.len());
         let mut news = Vec::new();
-        for EndingCertificate { session, what, .. } in ending {
-            let whose = match (session, &what) {
-                (Some(session), _) => Whose::Peer(session),
-                (None, Unwell::OwnCertificate(file, _)) => Whose::Own(file.clone()),
-                _ => continue,
-            };
-            let Some(stage) = left_s(&what).map(Stage::of) else {
-                continue;
-            };
-            let before = self.0.get(&whose).copied();
-            now.insert(whose, stage);
-            if before.is_none_or(|before| before < stage) {
-                news.push((stage, what));
+        for one in ending {
+            let stage = Stage::of(one.left_s);
+            let before = self.0.get(&one.holder);
+            let before = before.filter(|(ends_at_s, _)| *ends_at_s == one.ends_at_s);
+            if before.is_none_or(|(_, before)| *before < stage) {
+                news.push((stage, one));
             }
+            now.insert(one.holder, (one.ends_at_s, stage));
         }
         self.0 = now;
+        news.sort_unstable_by_key(|(_, one)| *one);
         news
     }
 }
@@ -119,11 +96,12 @@ pub(super) async fn watch(hub: Arc<Hub>) {
     loop {
         let ending = hub.read_now(ending_certificates);
         let mut news = said.news(ending);
-        // The worst first.
-        news.sort_by_key(|(stage, _)| std::cmp::Reverse(*stage));
         let more = news.len().saturating_sub(MAX_LINES);
         news.truncate(MAX_LINES);
-        for (stage, what) in news {
+        let (stages, ending): (Vec<Stage>, Vec<_>) = news.into_iter().unzip();
+        let named = hub.read_now(|scheduler, _| named_certificates(scheduler, &ending));
+        for (stage, what) in stages.into_iter().zip(named) {
+            let Some(what) = what else { continue };
             let (what, advice) = sentences::certificate(&what);
             match stage {
                 Stage::Over => error!(event = "certificate_expired", "{what}; {advice}"),
@@ -146,32 +124,29 @@ mod tests {
 
     const DAY_S: i64 = 86_400;
 
+    /// One with so many seconds left, at a time that is none of the test's.
+    fn ending(holder: CertificateHolder, ends_at_s: i64, left_s: i64) -> Vec<EndingCertificate> {
+        vec![EndingCertificate {
+            ends_at_s,
+            left_s,
+            holder,
+        }]
+    }
+
     #[test]
     fn each_stage_is_said_once_for_each_session_and_again_for_the_next_session() {
         let mut said = Said::default();
-        let ending = |session, left_s| {
-            let what = Unwell::PeerCertificate {
-                uuid: proto_frames::Uuid::nil(),
-                role: proto_frames::Role::AGENT,
-                hostname: "".into(),
-                left_s,
-            };
-            vec![EndingCertificate {
-                session: Some(SessionId(session)),
-                ends_at_s: 0,
-                what,
-            }]
-        };
         let mut stages = |session, left_s| -> Vec<Stage> {
-            let news = said.news(ending(session, left_s)).into_iter();
+            let holder = CertificateHolder::Peer(SessionId(session));
+            let news = said.news(ending(holder, 0, left_s)).into_iter();
             news.map(|(stage, _)| stage).collect()
         };
         assert_eq!(stages(1, 30 * DAY_S - 1), [Stage::Month]);
         assert_eq!(stages(1, 8 * DAY_S), []);
         assert_eq!(stages(1, 7 * DAY_S), [Stage::Week]);
         assert_eq!(stages(1, DAY_S), [Stage::Day]);
-        assert_eq!(stages(1, 1), []);
-        assert_eq!(stages(1, 0), [Stage::Over]);
+        assert_eq!(stages(1, 0), [], "its last second");
+        assert_eq!(stages(1, -1), [Stage::Over]);
         assert_eq!(stages(1, -DAY_S), []);
         assert_eq!(stages(2, 5 * DAY_S), [Stage::Week]);
         // The first has gone, and is back.
@@ -179,18 +154,25 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_the_schedulers_is_one_however_it_is_read() {
+    fn a_file_of_the_schedulers_is_one_until_it_is_renewed() {
         let mut said = Said::default();
-        let own = |file: &str, left_s| {
-            vec![EndingCertificate {
-                session: None,
-                ends_at_s: 0,
-                what: Unwell::OwnCertificate(file.into(), left_s),
-            }]
+        let own = |ends_at_s, left_s| ending(CertificateHolder::Own(0), ends_at_s, left_s);
+        assert_eq!(said.news(own(7, DAY_S)).len(), 1);
+        assert_eq!(said.news(own(7, DAY_S - 1)).len(), 0);
+        assert_eq!(said.news(own(8, DAY_S)).len(), 1, "renewed for a day");
+        assert_eq!(said.news(Vec::new()).len(), 0, "renewed for long");
+        assert_eq!(said.news(own(7, DAY_S)).len(), 1);
+    }
+
+    #[test]
+    fn what_ends_first_is_said_first() {
+        let peer = |session, left_s| {
+            let holder = CertificateHolder::Peer(SessionId(session));
+            ending(holder, left_s, left_s)
         };
-        assert_eq!(said.news(own("a.pem", DAY_S)).len(), 1);
-        assert_eq!(said.news(own("a.pem", DAY_S - 1)).len(), 0);
-        assert_eq!(said.news(Vec::new()).len(), 0, "renewed");
-        assert_eq!(said.news(own("a.pem", DAY_S)).len(), 1);
+        let all = [peer(1, 9), peer(2, -4), peer(3, 2)].concat();
+        let news = Said::default().news(all).into_iter();
+        let order: Vec<i64> = news.map(|(_, one)| one.left_s).collect();
+        assert_eq!(order, [-4, 2, 9]);
     }
 }

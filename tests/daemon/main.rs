@@ -22,6 +22,8 @@ mod burst;
 mod burst_of_starts;
 mod configuration;
 mod controllers;
+mod defaults;
+mod expiry;
 mod flags;
 mod foreign;
 mod full_disk;

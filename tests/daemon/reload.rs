@@ -12,7 +12,7 @@ use crate::site::Site;
 
 pub(crate) mod load;
 mod mistakes;
-mod ways;
+pub(crate) mod ways;
 
 /// What is logged of a reload that is taken.
 pub(crate) const TAKEN: &str = "event=files_reloaded";

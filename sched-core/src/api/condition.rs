@@ -83,15 +83,24 @@ pub enum Unwell {
     More(&'static str, usize),
 }
 
-/// A certificate that ends soon, or has.
-#[derive(Debug, Clone, PartialEq)]
+/// A certificate that ends soon, or has. In order of their ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EndingCertificate {
-    /// The session of its peer; `None` where it is the scheduler's own.
-    pub session: Option<SessionId>,
-    /// When it ends, seconds of Unix time.
+    /// When it ends, seconds of Unix time: it is valid to the end of that second.
     pub ends_at_s: i64,
-    /// The same as a condition, which has how many seconds are left.
-    pub what: Unwell,
+    /// Seconds that are left; below 0 once it has ended.
+    pub left_s: i64,
+    /// Whose it is.
+    pub holder: CertificateHolder,
+}
+
+/// Whose certificate it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CertificateHolder {
+    /// The scheduler's own, by its place in [`About::certificates`](crate::About).
+    Own(usize),
+    /// That of the peer of a session.
+    Peer(SessionId),
 }
 
 impl Unwell {

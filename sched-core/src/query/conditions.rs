@@ -11,7 +11,7 @@ use sched_model::{SetMember, StoreState, Uuid};
 
 use crate::Scheduler;
 use crate::api::cause::Cause;
-use crate::api::condition::{Condition, EndingCertificate, Unwell};
+use crate::api::condition::{CertificateHolder, Condition, EndingCertificate, Unwell};
 use crate::api::explained::NamedInstance;
 use crate::api::ids::InstanceId;
 use crate::api::input::Backlog;
@@ -92,14 +92,22 @@ impl Scheduler {
     }
 }
 
-/// Each certificate that ends within a month, or has: the scheduler's own, then those of peers that are connected, with
-/// their sessions. O(sessions).
+/// Each certificate that ends within a month, or has: the scheduler's own and those of peers that are connected, in no
+/// particular order. O(sessions), without names, so that it can be asked often.
 #[must_use]
 pub fn ending_certificates(scheduler: &Scheduler, now: Instant) -> Vec<EndingCertificate> {
-    let mut ending = Vec::new();
+    scheduler.sight().ending_certificates(now)
+}
+
+/// The same few certificates with whose they are, as conditions; `None` for those of peers that are gone by now.
+#[must_use]
+pub fn named_certificates(
+    scheduler: &Scheduler,
+    ending: &[EndingCertificate],
+) -> Vec<Option<Unwell>> {
     let sight = scheduler.sight();
-    sight.ending_certificates(now, |it| ending.push(it));
-    ending
+    let named = ending.iter().map(|it| sight.named_certificate(it));
+    named.collect()
 }
 
 impl Sight<'_> {
@@ -319,43 +327,67 @@ impl Sight<'_> {
         }
     }
 
-    /// Certificates that end soon, or have.
+    /// Certificates that have ended, then those that end soon: the scheduler's own first, which all depend on, and then
+    /// those that end first.
     fn certificate_conditions(&self, now: Instant, list: &mut List) {
-        self.ending_certificates(now, |it| list.add(it.what, None));
+        let mut ending = self.ending_certificates(now);
+        let count = ending.len();
+        // A whole cluster's may end on one day: no more is sorted than is named.
+        let rank = |it: &EndingCertificate| {
+            let is_own = matches!(it.holder, CertificateHolder::Own(_));
+            (it.left_s >= 0, !is_own, *it)
+        };
+        if count > MAX_NAMED {
+            ending.select_nth_unstable_by_key(MAX_NAMED, rank);
+            ending.truncate(MAX_NAMED);
+        }
+        ending.sort_unstable_by_key(rank);
+        let mut named = 0;
+        for what in ending.iter().filter_map(|it| self.named_certificate(it)) {
+            list.add(what, None);
+            named += 1;
+        }
+        list.count("certificate", count - named);
     }
 
-    /// Certificates that end within [`CERTIFICATE_SOON_S`], or have: the scheduler's own, then those of peers that are
-    /// connected, each with its session.
-    fn ending_certificates(&self, now: Instant, mut found: impl FnMut(EndingCertificate)) {
+    /// Certificates that end within [`CERTIFICATE_SOON_S`], or have.
+    fn ending_certificates(&self, now: Instant) -> Vec<EndingCertificate> {
         let now_s = i64::try_from(self.clock.unix_ms(now) / 1000).unwrap_or(i64::MAX);
-        for (file, ends_at_s) in &self.config.about.certificates {
+        let ending = |(holder, ends_at_s): (CertificateHolder, i64)| {
             let left_s = ends_at_s.saturating_sub(now_s);
-            if left_s < CERTIFICATE_SOON_S {
-                found(EndingCertificate {
-                    session: None,
-                    ends_at_s: *ends_at_s,
-                    what: Unwell::OwnCertificate(file.as_str().into(), left_s),
-                });
-            }
-        }
-        for (id, session) in self.peers.sessions() {
-            let Some(ends_at_s) = session.certificate_ends_s() else {
-                continue;
+            let ending = EndingCertificate {
+                ends_at_s,
+                left_s,
+                holder,
             };
-            let left_s = ends_at_s.saturating_sub(now_s);
-            if left_s < CERTIFICATE_SOON_S {
+            (left_s < CERTIFICATE_SOON_S).then_some(ending)
+        };
+        let own = self.config.about.certificates.iter().enumerate();
+        let own = own.map(|(at, (_, ends_at_s))| (CertificateHolder::Own(at), *ends_at_s));
+        let of_peers = self.peers.sessions().filter_map(|(id, session)| {
+            let ends_at_s = session.certificate_ends_s()?;
+            Some((CertificateHolder::Peer(id), ends_at_s))
+        });
+        own.chain(of_peers).filter_map(ending).collect()
+    }
+
+    /// A certificate with whose it is; `None` where that is gone.
+    fn named_certificate(&self, ending: &EndingCertificate) -> Option<Unwell> {
+        let left_s = ending.left_s;
+        match ending.holder {
+            CertificateHolder::Own(at) => {
+                let (file, _) = self.config.about.certificates.get(at)?;
+                Some(Unwell::OwnCertificate(file.as_str().into(), left_s))
+            }
+            CertificateHolder::Peer(id) => {
+                let session = self.peers.get(id)?;
                 let node = session.node().map(|key| self.cluster.node(key));
-                let what = Unwell::PeerCertificate {
+                Some(Unwell::PeerCertificate {
                     uuid: session.uuid(),
                     role: session.role(),
                     hostname: node.map_or("", |node| node.hostname()).into(),
                     left_s,
-                };
-                found(EndingCertificate {
-                    session: Some(id),
-                    ends_at_s,
-                    what,
-                });
+                })
             }
         }
     }

@@ -24,7 +24,10 @@ use super::call::{Answer, Call, text_response};
 use super::problem::Problem;
 use super::serve::App;
 use crate::server::expiry;
-use sched_core::{QueueTotals, QueueTotalsCursor, Unwell, ending_certificates};
+use sched_core::{
+    CertificateHolder, EndingCertificate, QueueTotals, QueueTotalsCursor, Scheduler, Unwell,
+    ending_certificates, named_certificates,
+};
 
 /// The OpenMetrics text format, version 1.0.0. It is sent whatever the request accepts.
 pub(super) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -72,19 +75,9 @@ impl App {
                 scheduler.store(now),
             )
         });
-        let mut ending = self.hub.read_now(ending_certificates);
+        let ending = self.hub.read_now(ending_certificates);
         let endings = expiry::counts(&ending);
-        // The first to end.
-        ending.sort_by_key(|it| it.ends_at_s);
-        let of_peers = ending.iter().filter_map(|it| match &it.what {
-            Unwell::PeerCertificate { uuid, .. } => Some((uuid.to_string(), it.ends_at_s)),
-            _ => None,
-        });
-        let mut peer_certificates: Vec<(String, i64)> =
-            of_peers.take(MAX_PEER_CERTIFICATES).collect();
-        // A peer with several sessions is one series, with the certificate that ends first.
-        let mut seen = HashSet::new();
-        peer_certificates.retain(|(uuid, _)| seen.insert(uuid.clone()));
+        let (peer_certificates, unlisted_certificates) = self.of_peers(ending);
         let (queued_bytes, stalled) = self.hub.queue_totals();
         Gathered {
             totals,
@@ -100,11 +93,34 @@ impl App {
             handshakes: self.hub.handshakes(),
             endings,
             peer_certificates,
+            unlisted_certificates,
             reloads: self.hub.reloads.counts(),
             reloaded_at_s: self.hub.reloads.last_taken_s(),
             certificates: self.credentials.now().certificates.clone(),
             process: process::read(),
             is_leaving: self.hub.is_shutting_down(),
         }
+    }
+
+    /// The certificates of peers that end first, each with its peer, and how many others end within the month or have.
+    fn of_peers(&self, mut ending: Vec<EndingCertificate>) -> (Vec<(String, i64)>, usize) {
+        ending.retain(|it| matches!(it.holder, CertificateHolder::Peer(_)));
+        let unlisted = ending.len().saturating_sub(MAX_PEER_CERTIFICATES);
+        if unlisted > 0 {
+            ending.select_nth_unstable(MAX_PEER_CERTIFICATES);
+            ending.truncate(MAX_PEER_CERTIFICATES);
+        }
+        ending.sort_unstable();
+        let named = |scheduler: &Scheduler, _| named_certificates(scheduler, &ending);
+        let named = self.hub.read_now(named).into_iter().zip(&ending);
+        let of_peers = named.filter_map(|(what, it)| match what? {
+            Unwell::PeerCertificate { uuid, .. } => Some((uuid.to_string(), it.ends_at_s)),
+            _ => None,
+        });
+        let mut listed: Vec<(String, i64)> = of_peers.collect();
+        // A peer with several sessions is one series, with the certificate that ends first.
+        let mut seen = HashSet::new();
+        listed.retain(|(uuid, _)| seen.insert(uuid.clone()));
+        (listed, unlisted)
     }
 }

@@ -30,12 +30,13 @@ pub(in crate::server) fn worded(condition: &Condition, store: &StoreView) -> Con
     }
 }
 
-/// How bad it is, where that is graded: a certificate that has ended is an error, one that will is a warning.
+/// How bad it is, where that is graded: a certificate that has ended is an error, one that will is a warning. It is valid to
+/// the end of its last second.
 fn severity(what: &Unwell) -> &'static str {
     match what {
         Unwell::PeerCertificate { left_s, .. } | Unwell::OwnCertificate(_, left_s) => {
             match left_s {
-                ..=0 => "error",
+                ..0 => "error",
                 _ => "warning",
             }
         }
@@ -242,10 +243,10 @@ fn instances_of(count: u64) -> String {
     }
 }
 
-/// When a certificate ends that has so many seconds left.
+/// When a certificate ends that has so many seconds left: it is valid to the end of its last second.
 fn ends(left_s: i64) -> String {
     match left_s {
-        left_s @ 1.. => format!("ends in {}", time(left_s)),
+        left_s @ 0.. => format!("ends in {}", time(left_s)),
         over => format!("ended {} ago", time(over.saturating_neg())),
     }
 }

@@ -17,14 +17,18 @@ use crate::peer::Dialer;
 use crate::site::{Daemon, Site, output, within};
 
 /// Where the daemon listens, as its log says behind this.
-async fn address(daemon: &Daemon, text: &str) -> std::net::SocketAddr {
+pub(crate) async fn address(daemon: &Daemon, text: &str) -> std::net::SocketAddr {
     let line = daemon.logged(text).await;
     let (_, address) = line.rsplit_once(' ').unwrap();
     address.parse().unwrap()
 }
 
 /// What comes of a request over HTTP, and the serial number of the certificate that it was answered with.
-async fn http(site: &Site, at: std::net::SocketAddr, request: &str) -> (String, Vec<u8>) {
+pub(crate) async fn http(
+    site: &Site,
+    at: std::net::SocketAddr,
+    request: &str,
+) -> (String, Vec<u8>) {
     let tls = TlsConnector::from(site.ca.client(Role::CONTROLLER));
     let tcp = within(TcpStream::connect(at)).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();

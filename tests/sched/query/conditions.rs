@@ -204,6 +204,38 @@ fn certificates_of_all_peers_are_listed_a_month_before_their_end() {
 }
 
 #[test]
+fn of_many_certificates_those_that_have_ended_are_named_and_then_those_that_end_first() {
+    let mut world = with_clock();
+    let now_s = i64::try_from(world.unix_ms() / 1000).unwrap();
+    // 1 to 19 days, not in order, and one that has ended, which came last.
+    let days = (1..20).map(|number| number * 7 % 19 + 1).chain([-1]);
+    for (number, days) in days.enumerate() {
+        let hello = Hello {
+            certificate_ends_s: Some(now_s + days * 86_400),
+            ..Hello::native(node_uuid(number as u64), Role::AGENT)
+        };
+        world.knock(hello).expect("it is let in");
+    }
+    let conditions = status(&mut world).conditions;
+    let of = conditions.iter().filter(|it| it.kind == "certificate");
+    let of: Vec<&str> = of.map(|it| it.what.as_str()).collect();
+    assert_eq!(of.len(), 6, "{conditions:?}");
+    for (what, end) in of.iter().zip([
+        "ended 1d ago",
+        "ends in 1d",
+        "ends in 2d",
+        "ends in 3d",
+        "ends in 4d",
+    ]) {
+        assert!(what.ends_with(end), "{of:?}");
+    }
+    let more = conditions
+        .iter()
+        .find(|it| it.what.contains("(certificate)"));
+    assert_eq!(more.unwrap().what, "and 15 more of this kind (certificate)");
+}
+
+#[test]
 fn a_set_that_has_crashed_is_not_forgotten() {
     let (mut world, controller, node) = World::new().with_node(1000);
     for number in 0..2 {

@@ -55,6 +55,8 @@ pub(super) struct Gathered {
     pub(super) endings: [(&'static str, f64); 4],
     /// UUID and end of the certificates of connected peers that end within a month, seconds of Unix time.
     pub(super) peer_certificates: Vec<(String, i64)>,
+    /// How many more there are that are not among them.
+    pub(super) unlisted_certificates: usize,
     /// Reloads that were taken, and such that changed nothing because of a mistake.
     pub(super) reloads: (u64, u64),
     /// When files were read and taken last, seconds of Unix time.
@@ -445,6 +447,11 @@ impl Gathered {
         let peers = self.peer_certificates.iter();
         let peers = peers.map(|(uuid, at)| (uuid.as_str(), *at as f64));
         out.gauges(of_peers, "uuid", peers)?;
+        let unlisted = (
+            "ciao_peer_certificates_unlisted",
+            "Certificates of connected peers that end within 30 days or have, later than those with a series of their own",
+        );
+        out.gauge(unlisted, self.unlisted_certificates as f64)?;
         let reloads = ("ciao_reloads", "Times that files were read again");
         let (taken, refused) = self.reloads;
         out.counters(reloads, "outcome", [("taken", taken), ("refused", refused)])?;
