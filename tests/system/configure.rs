@@ -463,3 +463,44 @@ async fn single_entries_are_changed_by_command_and_kept() {
         Some(1)
     );
 }
+
+#[tokio::test]
+async fn a_file_that_has_changed_under_a_newer_version_is_taken_by_force_alone() {
+    let mut cluster = Cluster::of_scheduler(FIRST, &[], true).await;
+    let ran = put(&cluster, SECOND, &[]).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let third = format!("{RESERVED}# from the file\n");
+    write(&cluster, "configuration.yaml", &third);
+    cluster.scheduler().hang_up();
+    let refused = cluster.scheduler().logged("event=reload_refused").await;
+    assert!(refused.contains("version 2 was set since"), "{refused}");
+    assert_eq!(cluster.ctl("configure --show").await.out, SECOND);
+    let ran = cluster.ctl("status").await;
+    assert_eq!(ran.code, Some(9), "{ran:?}");
+    assert!(ran.out.contains("version 2 was set since"), "{ran:?}");
+
+    let ran = cluster.ctl("reload").await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    for part in ["configuration.yaml", "version 2 was set since", "--force"] {
+        assert!(ran.err.contains(part), "{ran:?}");
+    }
+    let ran = cluster.ctl("reload --force").await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(cluster.ctl("configure --show").await.out, third);
+    let versions = json(&cluster.ctl("configure --versions --json").await);
+    assert_eq!(versions["current"], 3);
+    assert_eq!(versions["versions"][0]["source"], "file");
+    let ran = cluster.ctl("status").await;
+    assert!(!ran.out.contains("was set since"), "{ran:?}");
+    // What was in force before is still there to go back to.
+    assert_eq!(cluster.ctl("configure --show 2").await.out, SECOND);
+
+    // Force is about versions, and lets no mistake in.
+    write(&cluster, "configuration.yaml", "configure: [\n");
+    let ran = cluster.ctl("reload --force").await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("not valid YAML"), "{ran:?}");
+    write(&cluster, "configuration.yaml", &third);
+    cluster.crash_scheduler().await;
+    assert_eq!(cluster.ctl("configure --show").await.out, third);
+}

@@ -47,6 +47,7 @@ mod people;
 mod priorities;
 mod program;
 mod queueing;
+mod renewal;
 mod retries;
 mod sets;
 mod silence;

@@ -1,0 +1,62 @@
+//! Certificates that are renewed while programs run: a launcher is still the same process, and its next connection is made
+//! with what its file has by then.
+
+use std::time::{Duration, SystemTime};
+
+use ciao_scheduler::cert::Spec;
+use proto_frames::Role;
+
+use crate::certs::write_private;
+use crate::world::Cluster;
+
+/// Writes another certificate of launchers, which ends in so many days; when that is, seconds of Unix time.
+fn renew(cluster: &Cluster, days: u64) -> i64 {
+    let lifetime = Duration::from_secs(days * 86_400);
+    let not_before = SystemTime::now() - Duration::from_secs(3600);
+    let spec = Spec {
+        not_before,
+        lifetime,
+        ..Spec::localhost(Role::AGENT)
+    };
+    let next = cluster.site.ca.anchor.sign(&spec).unwrap();
+    let path = cluster.site.path("agent.pem");
+    write_private(&path.with_extension("next"), next.pem());
+    std::fs::rename(path.with_extension("next"), &path).unwrap();
+    let ends = not_before + lifetime;
+    let ends = ends.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    i64::try_from(ends.as_secs()).unwrap()
+}
+
+/// Waits until a node's connection is made with a certificate that ends then, give or take a second.
+async fn until_it_ends(cluster: &Cluster, ends_s: i64) {
+    let is_so = |ends: Option<i64>| ends.is_some_and(|it| (it - ends_s).abs() <= 1);
+    cluster
+        .until_node("node-a", |node| {
+            node.status == "READY" && is_so(node.certificate_ends_at_s)
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_launcher_dials_with_a_renewed_certificate_and_its_instances_stay() {
+    let mut cluster = Cluster::new(&["node-a"]).await;
+    let options = "--mem 16 --cpus 1 --wait=running";
+    let id = cluster.run(options, "exec sleep 1000").await;
+    let process = cluster.launcher_pid("node-a");
+    for days in [100, 200] {
+        let ends_s = renew(&cluster, days);
+        // Whatever ends its connection.
+        cluster.crash_scheduler().await;
+        until_it_ends(&cluster, ends_s).await;
+        assert_eq!(cluster.launcher_pid("node-a"), process);
+        cluster.until(&id, "running").await;
+    }
+    // What is no certificate leaves the one that it had.
+    let ends_s = renew(&cluster, 300);
+    cluster.crash_scheduler().await;
+    until_it_ends(&cluster, ends_s).await;
+    write_private(&cluster.site.path("agent.pem"), "no certificate\n");
+    cluster.crash_scheduler().await;
+    until_it_ends(&cluster, ends_s).await;
+    cluster.until(&id, "running").await;
+}
