@@ -11,6 +11,7 @@ mod one_per_node;
 mod peers;
 #[path = "../../../ciao-adapter/tests/common/process.rs"]
 mod process;
+mod renewal;
 mod restarts;
 #[path = "../../../ciao-adapter/tests/common/scripted.rs"]
 mod scripted;

@@ -192,6 +192,20 @@ impl World {
         self.funky.as_ref().unwrap().pid()
     }
 
+    /// What ciaoctl prints of the controllers and operators that are connected.
+    pub(crate) async fn controllers(&self) -> Value {
+        let mut command = Command::new(program(env!("CARGO_BIN_EXE_ciao-funky"), "ciaoctl"));
+        let address = self.address.to_string();
+        command
+            .args(["controllers", "--json", "--server", &address])
+            .arg("--cert")
+            .arg(self.path("controller.pem"))
+            .arg("--cacert")
+            .arg(self.path("CAcert.pem"));
+        let output = command.output().await.unwrap();
+        serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
+    }
+
     /// Where uploads go.
     pub(crate) async fn uploads(&self) -> SocketAddr {
         let line = self.wrote("Listening uploads at ").await;

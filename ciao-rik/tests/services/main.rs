@@ -12,6 +12,7 @@ mod peers;
 #[path = "../../../ciao-adapter/tests/common/process.rs"]
 mod process;
 mod refusals;
+mod renewal;
 mod restarts;
 #[path = "../../src/rpc.rs"]
 mod rpc;
