@@ -6,12 +6,13 @@
 //! 2026-11-24T12:00:00.000000Z  INFO ciao_scheduler::server::notices: event=node_lost node-7 (…) is lost: …
 //! ```
 //!
-//! Level by `-v` and `-vmodule`; where it goes by `-logtostderr`, `-log_dir` and the program's [`Destination`]. Files and
+//! Level by `-v`, `-vmodule` and a file ([`Levels`]); where it goes by `-logtostderr`, `-log_dir` and the program's [`Destination`]. Files and
 //! standard error are each written by a thread of their own, so that neither a slow disk nor a terminal that was stopped,
 //! nor a pipe that is not read, stops the program.
 
 mod fields;
 mod file;
+mod levels;
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::borrow::Cow;
@@ -23,7 +24,7 @@ use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use tokio::sync::watch;
 use tracing::Level;
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
@@ -31,21 +32,12 @@ use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 use self::fields::EventFirst;
 use self::file::LogFile;
 pub use self::file::Reopen;
+pub use self::levels::{Levels, LevelsError, NewLevels};
 use crate::line_queue::{LineQueue, line_queue};
 use crate::printable::{Printable, is_unprintable};
 
 /// Most bytes of lines that wait to be written, for each of the two threads.
 const MAX_WAITING_BYTES: usize = 8 << 20;
-
-/// This project's own crates, whose level `-v` sets.
-const OWN_CRATES: &[&str] = &[
-    "ciao_scheduler",
-    "ciao_adapter",
-    "ciao_funky",
-    "ciao_rik",
-    "sched_core",
-    "proto_frames",
-];
 
 /// glog's flags.
 // The comments on the fields are the help texts that `clap` shows.
@@ -63,6 +55,9 @@ pub struct LogFlags {
         hide_default_value = true
     )]
     pub vmodule: String,
+    /// Read log levels from this file, a line v=N or MODULE=N each, over --v and --vmodule; again on SIGHUP
+    #[arg(long, value_name = "FILE")]
+    pub log_levels: Option<PathBuf>,
     /// Log to standard error instead of files
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", hide_default_value = true)]
     pub logtostderr: Flag,
@@ -158,6 +153,14 @@ pub enum LogError {
     /// `-vmodule` cannot be read.
     #[error("-vmodule '{0}': expected MODULE=N, separated by commas")]
     Vmodule(String),
+    /// The file of levels cannot be used.
+    #[error("cannot use the log levels in {}: {source}", .path.display())]
+    Levels {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: LevelsError,
+    },
     /// Logging was set up before.
     #[error(transparent)]
     Init(#[from] TryInitError),
@@ -174,6 +177,8 @@ pub struct Logs {
     file: Option<Writing>,
     stderr: Writing,
     reopen: Option<Reopen>,
+    /// `None` in tests alone.
+    levels: Option<Levels>,
 }
 
 /// A thread that writes a log.
@@ -195,6 +200,12 @@ impl Logs {
     #[must_use]
     pub fn reopen(&self) -> Option<Reopen> {
         self.reopen.clone()
+    }
+
+    /// What is logged, and how that is changed. `None` of logs that are not those of a process.
+    #[must_use]
+    pub fn levels(&self) -> Option<Levels> {
+        self.levels.clone()
     }
 
     /// Waits until nothing is written to the log file any more, though the process goes on: its writer has panicked.
@@ -220,7 +231,7 @@ pub fn init(
     program: &'static str,
     default: Destination,
 ) -> Result<Logs, LogError> {
-    let filter = filter(flags)?;
+    let (filter, levels) = Levels::new(flags)?;
     let (file, failed) = match directory(flags, default) {
         None => (None, None),
         Some(directory) => match open(&directory, program) {
@@ -239,6 +250,7 @@ pub fn init(
         file,
         stderr: written_to(io::stderr()).map_err(LogError::Thread)?,
         reopen,
+        levels: Some(levels),
     };
     let writer = logs.file.as_ref().map(|file| file.queue.clone());
     tracing_subscriber::registry()
@@ -349,47 +361,6 @@ fn written_to(to: impl Write + Send + 'static) -> io::Result<Writing> {
     Ok(Writing { queue, ended })
 }
 
-/// What is logged at all: `-v` for this project's own modules, `-vmodule` for single ones; of other crates only
-/// warnings. Modules are named as glog's users do: `sched=2`, `server.go=1` and `*server*=1` are understood.
-///
-/// # Errors
-/// [`LogError::Vmodule`] with the part that cannot be read.
-fn filter(flags: &LogFlags) -> Result<Targets, LogError> {
-    let verbosity = level(flags.verbosity);
-    let own = OWN_CRATES.iter().map(|it| (*it, verbosity));
-    let mut filter = Targets::new()
-        .with_default(LevelFilter::WARN)
-        .with_targets(own);
-    for part in flags.vmodule.split(',').filter(|part| !part.is_empty()) {
-        let read = part.split_once('=').and_then(|(module, level_text)| {
-            let module = module.trim_end_matches(".go").trim_matches('*');
-            let is_path = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':');
-            let is_module = !module.is_empty() && module.chars().all(is_path);
-            Some(module)
-                .filter(|_| is_module)
-                .zip(level_text.parse().ok())
-        });
-        let (module, verbosity) = read.ok_or_else(|| LogError::Vmodule(part.to_owned()))?;
-        let target = match module {
-            // The core is a crate of its own.
-            "sched" => "sched_core".to_owned(),
-            module if OWN_CRATES.contains(&module) => module.to_owned(),
-            module => format!("ciao_scheduler::{module}"),
-        };
-        filter = filter.with_target(target, level(verbosity));
-    }
-    Ok(filter)
-}
-
-/// `-v` as a level: 0 is INFO, 1 DEBUG, 2 and more TRACE.
-fn level(verbosity: u8) -> LevelFilter {
-    match verbosity {
-        0 => LevelFilter::INFO,
-        1 => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{self, Write};
@@ -399,7 +370,7 @@ mod tests {
     use tracing_subscriber::fmt;
     use tracing_subscriber::layer::SubscriberExt as _;
 
-    use super::{EventFirst, LogFlags, Logs, OneLine, filter, one_line, written_to};
+    use super::{EventFirst, Logs, OneLine, one_line, written_to};
 
     /// A log file whose writer panics.
     struct Defective;
@@ -422,6 +393,7 @@ mod tests {
             file: Some(writing),
             stderr: written_to(io::sink()).unwrap(),
             reopen: None,
+            levels: None,
         };
         writer.write_all(b"a line\n").unwrap();
         tokio::time::timeout(Duration::from_secs(60), logs.writer_ended())
@@ -462,24 +434,5 @@ mod tests {
         assert!(text.contains("tests: event=tested a"), "{text}");
         assert!(text.contains("shown=") && text.contains("forged"), "{text}");
         assert_eq!(*one_line(b"as it is\n"), *b"as it is\n");
-    }
-
-    #[test]
-    fn vmodule_is_read_as_glog_does() {
-        let with = |vmodule: &str| {
-            filter(&LogFlags {
-                vmodule: vmodule.to_owned(),
-                ..LogFlags::default()
-            })
-        };
-        let text = with("sched=2,server=1").unwrap().to_string();
-        assert!(text.contains("sched_core=trace"), "{text}");
-        assert!(text.contains("ciao_scheduler::server=debug"), "{text}");
-        for wrong in ["sched", "=1", "sched=x", "sched=256", "a b=1", "**=1"] {
-            assert_eq!(
-                with(wrong).unwrap_err().to_string(),
-                format!("-vmodule '{wrong}': expected MODULE=N, separated by commas")
-            );
-        }
     }
 }

@@ -1,5 +1,5 @@
-//! When to stop: SIGTERM or SIGINT. What SIGHUP does: a daemon opens its log file again, and the scheduler reads all its
-//! files again. SIGUSR1 and SIGUSR2 are ignored, as the original's daemons ignore them: unhandled they would end the
+//! When to stop: SIGTERM or SIGINT. What SIGHUP does: a daemon opens its log file again and reads its log levels, and the
+//! scheduler reads all its files again. SIGUSR1 and SIGUSR2 are ignored, as the original's daemons ignore them: unhandled they would end the
 //! program.
 
 use std::io;
@@ -7,17 +7,18 @@ use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
+use tokio::task::spawn_blocking;
 use tracing::info;
 
-use crate::logging::Reopen;
+use crate::logging::{Levels, Reopen};
 
 /// What a program does when it gets SIGHUP.
 #[derive(Debug, Clone)]
 pub enum OnHangup {
-    /// Open the log file again, where one is written, and go on: daemons are sent it when that was renamed, and by
+    /// Open the log file again, where one is written, read the log levels again, and go on: daemons are sent it when that was renamed, and by
     /// operators and tools that expect a reload. For daemons that read their certificates whenever they connect.
-    Reopen(Option<Reopen>),
-    /// The same, and tell who reads files again.
+    Reopen(Option<Reopen>, Option<Levels>),
+    /// Open the log file again, and tell who reads files again.
     Reload(Option<Reopen>, Hangups),
     /// Stop: a program in the foreground, whose terminal has been closed.
     Stop,
@@ -62,8 +63,12 @@ pub fn requested(on_hangup: OnHangup) -> io::Result<impl Future<Output = ()> + S
                 _ = interrupt.recv() => return,
                 _ = hangup.recv() => match &on_hangup {
                     OnHangup::Stop => return,
-                    OnHangup::Reopen(log) => {
+                    OnHangup::Reopen(log, levels) => {
                         reopen(log.as_ref());
+                        if let Some(levels) = levels.clone() {
+                            // Its file may be on a disk that is slow to answer. A panic is in the log already.
+                            let _ = spawn_blocking(move || levels.read_again()).await;
+                        }
                         info!(event = "sighup",
                             "SIGHUP: certificates are read at each connect, and are used from the next one on"
                         );

@@ -8,6 +8,8 @@ mod certs;
 mod client;
 #[path = "http/commands.rs"]
 mod commands;
+#[path = "http/configuration.rs"]
+mod configuration;
 #[path = "http/curl.rs"]
 mod curl;
 #[path = "http/events.rs"]

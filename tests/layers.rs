@@ -246,6 +246,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "edit",
             "image_file",
             "line_queue",
+            "logging",
             "net",
             "printable",
             "private",

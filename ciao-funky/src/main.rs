@@ -91,7 +91,7 @@ fn main() -> ExitCode {
 async fn serve(cli: CommandLine) -> anyhow::Result<()> {
     let logs = logging::init(&cli.log, "ciao-funky", Destination::Stderr)?;
     raise_open_files();
-    let stop = shutdown::requested(OnHangup::Reopen(logs.reopen()))
+    let stop = shutdown::requested(OnHangup::Reopen(logs.reopen(), logs.levels()))
         .context("cannot listen for signals")?;
     let client = client_config(&cli.global);
     KeyFiles::new(cli.global.strict_files).check(&client.cert, |said| {

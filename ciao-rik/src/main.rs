@@ -118,7 +118,7 @@ fn token(state: &Path, command: &TokenCommand) -> anyhow::Result<()> {
 async fn serve(cli: CommandLine) -> anyhow::Result<()> {
     let logs = logging::init(&cli.log, "ciao-rik", Destination::Stderr)?;
     raise_open_files();
-    let stop = shutdown::requested(OnHangup::Reopen(logs.reopen()))
+    let stop = shutdown::requested(OnHangup::Reopen(logs.reopen(), logs.levels()))
         .context("cannot listen for signals")?;
     let client = client_config(&cli.global);
     let unwanted = Unwanted::default();

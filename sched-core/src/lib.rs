@@ -42,7 +42,7 @@ pub use api::command::{Command, ConfigurationCommand, ImageCommand, Target};
 pub use api::condition::{CertificateHolder, Condition, EndingCertificate, Unwell};
 pub use api::config::{
     About, Accounting, CPU_RATIO, Config, IN_DOUBT_TIME, MAX_BINDINGS, MAX_INSTANCES_PER_NODE,
-    MAX_RECOVERING, MAX_RECOVERING_BYTES, MEASURED_WINDOW, MISSED_STATS, RECOVERY_WINDOW,
+    MAX_RECOVERING, MAX_RECOVERING_BYTES, MEASURED_WINDOW, MISSED_STATS, RECOVERY_WINDOW, Reread,
 };
 pub use api::content::Content;
 pub use api::declined::{Objection, Refusal};
@@ -109,7 +109,7 @@ pub use peers::permissions::{needs_master, permitted};
 pub use placement::trial::Trial;
 pub use query::{
     ClaimsCursor, Glance, Heartbeat, HeartbeatNode, NodeCount, Provider, ProvidersCursor,
-    QueueTotals, QueueTotalsCursor, ResourceTotal, Totals, TotalsCursor, ending_certificates,
-    named_certificates,
+    QueueTotals, QueueTotalsCursor, ResourceTotal, Totals, TotalsCursor, about,
+    ending_certificates, named_certificates,
 };
 pub use scheduler::{Counters, Scheduler};

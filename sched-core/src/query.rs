@@ -38,6 +38,7 @@ use sched_model::{
 };
 
 use crate::Scheduler;
+use crate::api::config::About;
 use crate::api::explained::QueryProblem;
 use crate::api::ids::SessionId;
 use crate::sight::Sight;
@@ -50,6 +51,12 @@ pub use self::heartbeat::{Heartbeat, HeartbeatNode};
 pub use self::providers::{ClaimsCursor, Provider, ProvidersCursor};
 pub use self::queue_totals::{QueueTotals, QueueTotalsCursor};
 pub use self::totals::{Glance, NodeCount, ResourceTotal, Totals, TotalsCursor};
+
+/// What is said of the process to who asks.
+#[must_use]
+pub fn about(scheduler: &Scheduler) -> &About {
+    &scheduler.sight().config.about
+}
 
 impl Scheduler {
     /// The images named by STARTs that are kept: those of managed instances, under the names that node labels use.
@@ -127,6 +134,8 @@ impl Sight<'_> {
             recovering: self.recovery.is_open(),
             store: self.journal.view(now, self.pending.for_disk().0),
             certificates: about.certificates.iter().map(certificate).collect(),
+            configuration: about.configuration.clone(),
+            log_levels: about.log_levels.clone(),
             well: None,
             conditions: Vec::new(),
         }

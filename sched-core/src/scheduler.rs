@@ -194,10 +194,14 @@ impl Scheduler {
             Input::NodeRules(rules) => self.cluster.set_node_rules(rules, now),
             Input::Committed(ticket) => self.committed(ticket),
             Input::Disk(state) => self.disk_is(state),
-            Input::Reloaded { news, certificates } => {
+            Input::ConfigurationVersion(version) => {
+                let about = &mut Arc::make_mut(&mut self.config).about;
+                about.configuration = Some(*version);
+            }
+            Input::Reloaded { news, reread } => {
                 // Components that share the settings do not look at what is said of the process.
                 let about = &mut Arc::make_mut(&mut self.config).about;
-                about.reloaded(now, &news, certificates);
+                about.reloaded(now, &news, reread.map(|it| *it));
                 self.notify_controllers(Topic::Scheduler, |session| {
                     let event = || Message::Reloaded(news.clone());
                     session.is_native().then(event)

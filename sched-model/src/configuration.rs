@@ -16,7 +16,7 @@ pub const MAX_AFFECTED: usize = 100;
 pub const MAX_CONFIGURATION_NOTE_LEN: usize = 256;
 
 record! {
-    /// `read_configuration: {id, version, file}`; answered by [`ConfigurationPart`].
+    /// `read_configuration: {id, version, file, nodes}`; answered by [`ConfigurationPart`].
     pub struct ReadConfiguration {
         /// The sender's number for it, given back in the answer.
         id: u64 as "id",
@@ -24,17 +24,21 @@ record! {
         version: Option<u64> as "version" unless empty,
         /// Whether the scheduler's own file is wanted instead, as it is now.
         file: bool as "file" unless empty,
+        /// Whether the node file is wanted instead of the configuration: as it was read last, or with `file` as it is now.
+        nodes: bool as "nodes" unless empty,
     }
 }
 
 record! {
-    /// `write_configuration: {id, check, if_version, note, bytes}`, with the configuration behind it; answered by
+    /// `write_configuration: {id, check, nodes, if_version, note, bytes}`, with the configuration behind it; answered by
     /// [`ConfigurationPart`].
     pub struct WriteConfiguration {
         /// The sender's number for it, given back in the answer.
         id: u64 as "id",
         /// Whether only what would come of it is wanted: nothing is changed.
         check: bool as "check" unless empty,
+        /// Whether it is a node file that is checked; it is changed by no command.
+        nodes: bool as "nodes" unless empty,
         /// The version that has to be in force; otherwise nothing is changed.
         if_version: Option<u64> as "if_version" unless empty,
         /// What it is for, in a line for people.
@@ -58,6 +62,8 @@ record! {
         versions: Vec<ConfigurationVersion> as "versions" unless empty,
         /// Where the scheduler's own file is; only in the answer to ReadConfiguration.
         file: String as "file" unless empty,
+        /// Whether this is about the node file.
+        nodes: bool as "nodes" unless empty,
         /// Whether versions outlive the scheduler.
         kept: bool as "kept" unless empty,
         /// What is in it that counts for nothing, in a line each for people.

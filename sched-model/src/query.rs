@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::configuration::ConfigurationVersion;
 use crate::{Reason, RunProgress, record, words};
 
 use crate::error::{Fault, PayloadError};
@@ -315,6 +316,10 @@ record! {
         store: StoreView as "store",
         /// The certificates it uses.
         certificates: Vec<CertificateView> as "certificates" unless empty,
+        /// The version of the cluster configuration in force; `None` while there is none.
+        configuration: Option<ConfigurationVersion> as "configuration" unless empty,
+        /// What is logged, as on the command line: `v=0, sched=2`.
+        log_levels: String as "log_levels" unless empty,
         /// Whether nothing is in `conditions`; `None` from a scheduler that does not list them.
         well: Option<bool> as "well" unless empty,
         /// What is not well.

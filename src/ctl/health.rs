@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use proto_frames::payload::{ConditionView, InstanceView, NodeView, StatusView, StoreState};
+use proto_frames::payload::{
+    ConditionView, ConfigurationVersion, InstanceView, NodeView, StatusView, StoreState,
+};
 use serde_json::{Value, json};
 
 use crate::ctl::units::{end_of, span};
@@ -85,6 +87,8 @@ impl Health {
                 "uptime_s": it.uptime_s,
                 "recovering": it.recovering,
                 "store": it.store.state.as_str(),
+                "configuration": it.configuration.as_ref().map(version_json),
+                "log_levels": it.log_levels,
             })),
             "nodes": tally(seen.nodes.iter().map(node_status)),
             "instances": tally(seen.instances.iter().map(state)),
@@ -140,6 +144,20 @@ fn scheduler(seen: &Seen, health: &mut Health) {
         _ => "not written".to_owned(),
     };
     health.glance.push(("store", text));
+    if let Some(version) = &status.configuration {
+        let age = seen.now_ms - i64::try_from(version.at_ms).unwrap_or(i64::MAX);
+        let (number, since) = (version.version, span(age.max(0) / 1000));
+        let text = format!(
+            "version {number}, {since} ago, {} by {}",
+            version.source, version.by
+        );
+        health.glance.push(("configuration", text));
+    }
+    if !status.log_levels.is_empty() {
+        health
+            .glance
+            .push(("log levels", status.log_levels.clone()));
+    }
 }
 
 /// How many nodes there are, and whether any has room.
@@ -264,13 +282,21 @@ fn ends_of_certificates(seen: &Seen, health: &mut Health) {
     for (file, ends) in own.filter(|(_, ends)| *ends < now + CERTIFICATE_SOON_S) {
         health.problems.push(ConditionView {
             kind: "certificate".to_owned(),
-            severity: if *ends > now { "warning" } else { "error" }.to_owned(),
+            severity: if *ends >= now { "warning" } else { "error" }.to_owned(),
             subject: file.clone(),
             what: format!("the certificate {file} of ciaoctl {}", left(*ends)),
             advice: "ciao-cert makes another".to_owned(),
             ..ConditionView::default()
         });
     }
+}
+
+/// A version of the cluster configuration for programs.
+pub(in crate::ctl) fn version_json(version: &ConfigurationVersion) -> Value {
+    json!({
+        "version": version.version, "at_ms": version.at_ms, "source": version.source.as_str(), "by": version.by,
+        "note": version.note, "bytes": version.bytes,
+    })
 }
 
 /// One condition for programs; what is not known is null.

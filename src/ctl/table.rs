@@ -194,6 +194,7 @@ impl Row for NodeView {
             "cordoned": self.cordoned,
             "drain": (!self.drain.is_empty()).then_some(&self.drain),
             "capabilities": self.capabilities,
+            "certificate_ends_at_s": self.certificate_ends_at_s,
             "lease_ms": self.lease_ms,
             "lost_s": self.lost_s,
             "reported_s": self.reported_s,
@@ -233,7 +234,12 @@ impl Row for ControllerView {
     }
 
     fn json(&self) -> Value {
-        json!({"uuid": self.uuid, "standing": self.standing.as_str(), "connected_s": known(self.connected_s)})
+        json!({
+            "uuid": self.uuid,
+            "standing": self.standing.as_str(),
+            "connected_s": known(self.connected_s),
+            "certificate_ends_at_s": self.certificate_ends_at_s,
+        })
     }
 }
 

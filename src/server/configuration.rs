@@ -1,6 +1,6 @@
 //! The cluster configuration: what a document means ([`parse`]), where the scheduler's own file is ([`read_file`]), the
-//! versions of it that are kept ([`versions`]), what is in force at start ([`opening`]), the file read again ([`again`]), and
-//! who is answered about it ([`keeper`]).
+//! versions of it that are kept ([`versions`]), what is in force at start ([`opening`]), the file read again ([`again`]), who is
+//! answered about it ([`keeper`]), and about the node file ([`nodes`]).
 //!
 //! ```text
 //! file, at start and when it is read again ──┐
@@ -14,6 +14,7 @@
 pub(super) mod again;
 pub(super) mod keeper;
 mod merge;
+mod nodes;
 pub(super) mod opening;
 pub(super) mod versions;
 

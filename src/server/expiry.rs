@@ -120,6 +120,8 @@ pub(super) async fn watch(hub: Arc<Hub>) {
 
 #[cfg(test)]
 mod tests {
+    use sched_core::SessionId;
+
     use super::*;
 
     const DAY_S: i64 = 86_400;

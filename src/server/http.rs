@@ -32,9 +32,11 @@
 //! Every answer about the cluster says as `sequence` behind which event it holds, so that a client can read a list and
 //! then follow what changes without a gap.
 
+mod asking;
 mod call;
 mod caller;
 mod commands;
+mod configuration;
 mod events;
 mod images;
 mod interest;

@@ -22,8 +22,10 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
+use proto_frames::payload::configuration::MAX_CONFIGURATION_LEN;
 use serde::Deserialize;
 
 use super::strict::names::{Amount, LabelKey, LabelValue, NodeText, NodeUuid, ResourceName};
@@ -56,14 +58,42 @@ pub enum NodeFileError {
     Mistake(#[from] Mistake),
 }
 
+/// A node file that was read.
+#[derive(Debug, Clone)]
+pub(super) struct NodeFile {
+    /// Where it is.
+    pub(super) path: PathBuf,
+    /// What it says of each node.
+    pub(super) rules: Vec<NodeRule>,
+    /// The file itself, to compare with later; `None` of one that is too long to be sent to who asks.
+    pub(super) document: Option<Bytes>,
+}
+
+/// Longest file that is kept to be compared with, and that is checked before it is read, in bytes: what an answer about
+/// the configuration may have.
+pub(super) const MAX_COMPARED: usize = MAX_CONFIGURATION_LEN;
+
 /// Reads a node file.
 ///
-/// Called once, by [`super::start`]. The file is read up to one byte beyond [`MAX_LEN`], so that a file that grows, or
+/// The file is read up to one byte beyond [`MAX_LEN`], so that a file that grows, or
 /// a device such as `/dev/zero`, costs no more memory than that.
 ///
 /// # Errors
 /// The first thing that is wrong.
-pub(super) fn load(path: &Path) -> Result<Vec<NodeRule>, NodeFileError> {
+pub(super) fn load(path: &Path) -> Result<NodeFile, NodeFileError> {
+    let document = read(path)?;
+    Ok(NodeFile {
+        path: path.to_owned(),
+        rules: parse(&document)?,
+        document: (document.len() <= MAX_COMPARED).then(|| document.into()),
+    })
+}
+
+/// Reads the bytes of one.
+///
+/// # Errors
+/// The system's, or that it is too long.
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, NodeFileError> {
     // One byte more than may be: that it was read is how a file that is too long shows.
     let mut document = Vec::new();
     File::open(path)?
@@ -72,7 +102,7 @@ pub(super) fn load(path: &Path) -> Result<Vec<NodeRule>, NodeFileError> {
     if document.len() as u64 > MAX_LEN {
         return Err(NodeFileError::TooLong { max: MAX_LEN });
     }
-    Ok(parse(&document)?)
+    Ok(document)
 }
 
 /// Reads the document of a node file, in the order of its entries.

@@ -25,13 +25,14 @@ use super::configuration::again::{Force, NewFile};
 use super::configuration::{self, DEFAULT_URI};
 use super::credentials::{Credentials, Live, Moment};
 use super::hub::Hub;
-use super::node_file::{self, NodeFileError};
+use super::node_file::{NodeFile, NodeFileError};
 use super::placement::{PlacementError, follow_tokens};
 use super::restore::unix_ms;
-use super::start::{ServerConfig, StartError};
+use super::start::{ServerConfig, StartError, load_nodes};
 use super::watch::Watched;
+use crate::logging::{Levels, NewLevels};
 use crate::shutdown::Hangups;
-use sched_core::{Input, NodeRule, SessionId};
+use sched_core::{Input, Reread, SessionId};
 
 /// What has files read again, and what beside the daemon's own parts follows them.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +41,8 @@ pub struct ReloadConfig {
     pub hangups: Hangups,
     /// Whether a change of a file has them read again as well.
     pub watch_files: bool,
+    /// What is logged; `None` where the process has no say in that.
+    pub levels: Option<Levels>,
 }
 
 /// Who asked for a reload. Where several did, the first of them.
@@ -161,7 +164,9 @@ struct Fresh {
     /// The cluster configuration, if its file has changed and counts.
     configuration: Option<NewFile>,
     /// What the node file says; `None` where there is none.
-    nodes: Option<Vec<NodeRule>>,
+    nodes: Option<NodeFile>,
+    /// What is to be logged; `None` where the process has no say in that.
+    levels: Option<NewLevels>,
 }
 
 impl Fresh {
@@ -179,17 +184,17 @@ impl Fresh {
         credentials.anchors.check_follow(&in_force.anchors)?;
         let keeper = hub.configuration();
         let configuration = keeper.map(|keeper| keeper.read_again(force)).transpose()?;
-        let nodes = config.node_file.as_ref().map(|path| {
-            let in_file = |source| StartError::NodeFile {
-                path: path.clone(),
-                source,
-            };
-            node_file::load(path).map_err(in_file)
+        let nodes = config.node_file.as_deref().map(load_nodes);
+        let levels = config.reload.levels.as_ref().map(|levels| {
+            let path = levels.path().map(Path::to_owned).unwrap_or_default();
+            let in_file = |source| StartError::LogLevels { path, source };
+            levels.read().map_err(in_file)
         });
         Ok(Self {
             credentials,
             configuration: configuration.flatten(),
             nodes: nodes.transpose()?,
+            levels: levels.transpose()?,
         })
     }
 
@@ -197,7 +202,7 @@ impl Fresh {
     ///
     /// # Errors
     /// The configuration cannot be kept, which comes first: nothing has changed then.
-    fn take(self, live: &Live, hub: &Hub) -> Result<(), StartError> {
+    fn take(self, config: &ServerConfig, live: &Live, hub: &Hub) -> Result<(), StartError> {
         if let (Some(file), Some(keeper)) = (self.configuration, hub.configuration()) {
             keeper.take(file)?;
         }
@@ -205,7 +210,13 @@ impl Fresh {
         live.take(self.credentials);
         hub.end_revoked(&anchors);
         if let Some(nodes) = self.nodes {
-            hub.set_node_rules(nodes);
+            hub.set_node_rules(nodes.rules);
+            if let Some(keeper) = hub.configuration() {
+                keeper.set_node_file(&nodes.path, nodes.document);
+            }
+        }
+        if let (Some(new), Some(levels)) = (self.levels, &config.reload.levels) {
+            levels.take(new);
         }
         Ok(())
     }
@@ -220,6 +231,8 @@ fn files(config: &ServerConfig) -> Vec<PathBuf> {
     files.extend(config.node_file.clone());
     files.extend(config.http_cert.clone());
     files.extend(config.placement.as_ref().map(|it| it.tokens.clone()));
+    let levels = config.reload.levels.as_ref();
+    files.extend(levels.and_then(Levels::path).map(Path::to_owned));
     files
 }
 
@@ -301,7 +314,7 @@ impl Reloader {
         // Files may be on a disk that is slow to answer.
         let read = spawn_blocking(move || {
             let fresh = Fresh::read(&config, &live.now(), &hub, force)?;
-            fresh.take(&live, &hub)
+            fresh.take(&config, &live, &hub)
         });
         let read = read.await;
         let words = by.words();
@@ -310,10 +323,10 @@ impl Reloader {
             by: by.name().to_owned(),
             ..Reloaded::default()
         };
-        let mut certificates = None;
+        let mut reread = None;
         match read {
             Ok(Ok(())) => {
-                certificates = Some(self.live.now().certificates.clone());
+                reread = Some(Box::new(self.reread()));
                 self.hub.reloads.note_taken();
                 info!(
                     event = "files_reloaded",
@@ -342,8 +355,17 @@ impl Reloader {
             self.answer(asker, news.clone());
         }
         let news = Box::new(news);
-        let input = Input::Reloaded { news, certificates };
+        let input = Input::Reloaded { news, reread };
         self.hub.handle([input], None);
+    }
+
+    /// What is said of the files that are in force.
+    fn reread(&self) -> Reread {
+        let levels = self.config.reload.levels.as_ref();
+        Reread {
+            certificates: self.live.now().certificates.clone(),
+            log_levels: levels.map(Levels::words).unwrap_or_default(),
+        }
     }
 
     /// Says what came of it to one who asked; one that is gone is not missed.
@@ -416,6 +438,7 @@ impl Mistaken for StartError {
                 (Some(path), line)
             }
             Self::ConfigurationFile(refused) => refused.place(),
+            Self::LogLevels { path, source } => (Some(path), source.line()),
             Self::StateDir { path, .. }
             | Self::BlobDir { path, .. }
             | Self::StoredConfiguration { path, .. } => (Some(path), None),

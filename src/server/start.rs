@@ -13,10 +13,11 @@ mod tests;
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use proto_frames::payload::ConfigurationVersion;
 use proto_frames::{Role, Uuid};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::SockRef;
@@ -33,7 +34,7 @@ use super::http::{self, HttpDoor};
 use super::hub::{Hub, STORE_DEADLINE};
 use super::images::{self, ImagesConfig};
 use super::limits::{DEFAULT_PORT, RESERVED_FILES, ServerLimits};
-use super::node_file::NodeFileError;
+use super::node_file::{NodeFile, NodeFileError};
 use super::placement::{self, PlacementConfig, PlacementError};
 use super::reload::{ReloadConfig, Reloader};
 use super::restore::{restore, unix_ms};
@@ -41,6 +42,7 @@ use super::state::{StateDir, keep_nodes, remember_last};
 use super::strict::Mistake;
 use super::tasks::{TaskEnded, Tasks};
 use super::{expiry, heartbeat, node_file, store};
+use crate::logging::{Levels, LevelsError};
 use crate::net::tls::{self, TlsError, TrustFiles};
 use sched_core::{self, About, KnownNode, Scheduler};
 
@@ -157,6 +159,14 @@ pub enum StartError {
         /// What is wrong with it.
         source: NodeFileError,
     },
+    /// The file of log levels cannot be used.
+    #[error("cannot use the log levels in {}: {source}", path.display())]
+    LogLevels {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: LevelsError,
+    },
 }
 
 /// What to do about an address that cannot be listened on, where that is known.
@@ -220,22 +230,17 @@ impl Server {
             None => scheduler.uuid = Uuid::new_v5(&Uuid::NAMESPACE_OID, &credentials.fingerprint),
         }
         // 3. What operators wrote about nodes.
-        if let Some(path) = config.node_file.clone() {
-            scheduler.nodes =
-                node_file::load(&path).map_err(|source| StartError::NodeFile { path, source })?;
+        let nodes = config.node_file.as_deref().map(load_nodes).transpose()?;
+        if let Some(nodes) = &nodes {
+            scheduler.nodes.clone_from(&nodes.rules);
         }
         // 4. The addresses. From here on a client can connect, and waits in the kernel.
         let listeners = open_all(&config)?;
-        // What is said of the process to who asks how it is.
-        scheduler.about = About {
-            version: crate::VERSION.to_owned(),
-            certificates: credentials.certificates.clone(),
-            reload_refused: None,
-        };
         let (uuid, limits) = (scheduler.uuid, config.limits.clone());
         // 5. The cluster configuration. A mistake in it is as fatal as one in a certificate.
         let uri = config.configuration_uri.clone();
         let (configuration, cluster) = opening::open(uri, config.state_dir.as_deref())?;
+        scheduler.about = about(&config, &credentials, configuration.view());
         let credentials = Live::new(credentials);
         let acceptor = Acceptor {
             credentials: Arc::clone(&credentials),
@@ -259,6 +264,9 @@ impl Server {
         ));
         hub.reloads.note_start(unix_ms() / 1000);
         keep(&hub, store, configuration, images).map_err(in_state_dir)?;
+        if let (Some(nodes), Some(keeper)) = (nodes, hub.configuration()) {
+            keeper.set_node_file(&nodes.path, nodes.document);
+        }
         let door = || placement::Door::new(&hub, &credentials);
         let placement = config.placement.as_ref().map(|_| door());
         let is_http_offered = !config.http.is_empty();
@@ -478,6 +486,33 @@ fn open_one(address: SocketAddr, speaks: Speaks) -> Result<Listener, StartError>
         Ok(Listener { socket, speaks })
     };
     open().map_err(|source| StartError::Listen { address, source })
+}
+
+/// What is said of the process to who asks how it is.
+fn about(
+    config: &ServerConfig,
+    credentials: &Credentials,
+    configuration: Option<ConfigurationVersion>,
+) -> About {
+    let levels = config.reload.levels.as_ref();
+    About {
+        version: crate::VERSION.to_owned(),
+        certificates: credentials.certificates.clone(),
+        log_levels: levels.map(Levels::words).unwrap_or_default(),
+        configuration,
+        reload_refused: None,
+    }
+}
+
+/// Reads the node file.
+///
+/// # Errors
+/// [`StartError::NodeFile`].
+pub(super) fn load_nodes(path: &Path) -> Result<NodeFile, StartError> {
+    node_file::load(path).map_err(|source| StartError::NodeFile {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// Every socket that the configuration asks for. In the order SSNTP, HTTP, Placement API. The first that cannot be had

@@ -44,6 +44,16 @@ async fn ciaoctl(site: &Site, daemon: &Daemon, words: &[&str]) -> (Option<i32>, 
     (done.status.code(), String::from_utf8(done.stdout).unwrap())
 }
 
+/// That `ciaoctl describe node` says this of a node's certificate.
+async fn is_described(site: &Site, daemon: &Daemon, node: &Peer, text: &str) {
+    let node = node.uuid.to_string();
+    let (code, shown) = ciaoctl(site, daemon, &["describe", "node", &node]).await;
+    assert_eq!(code, Some(0), "{shown}");
+    let mut lines = shown.lines();
+    let line = lines.find(|line| line.trim_start().starts_with("certificate"));
+    assert!(line.unwrap().contains(text), "{shown}");
+}
+
 /// How the certificate of a node is graded in a list of conditions; `None` where it is not on it.
 fn severity(conditions: &Value, node: &Peer) -> Option<String> {
     let node = node.uuid.to_string();
@@ -101,12 +111,7 @@ async fn a_nodes_certificate_that_ends_is_a_warning_and_one_that_has_ended_while
         }
     }
     for (number, text) in [(0, "ends in 39d"), (2, "ends in 4d"), (4, "ended ")] {
-        let node = nodes[number].uuid.to_string();
-        let (code, shown) = ciaoctl(&site, &daemon, &["describe", "node", &node]).await;
-        assert_eq!(code, Some(0), "{shown}");
-        let mut lines = shown.lines();
-        let line = lines.find(|line| line.trim_start().starts_with("certificate"));
-        assert!(line.unwrap().contains(text), "{shown}");
+        is_described(&site, &daemon, &nodes[number], text).await;
     }
     let (metrics, _) = http(&site, at_http, "GET /metrics").await;
     for (ends, count) in [

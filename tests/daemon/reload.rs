@@ -10,6 +10,7 @@ use crate::certs::write_private;
 use crate::peer::{Dialer, Peer};
 use crate::site::Site;
 
+mod levels;
 pub(crate) mod load;
 mod mistakes;
 pub(crate) mod ways;

@@ -53,6 +53,16 @@ fn the_guide_to_certificates_runs_as_it_is_shown() {
     run("docs/how-to/certificates.md");
 }
 
+#[test]
+fn the_guide_to_reloads_runs_as_it_is_shown() {
+    run("docs/how-to/reload.md");
+}
+
+#[test]
+fn the_guide_to_the_configuration_runs_as_it_is_shown() {
+    run("docs/how-to/configure.md");
+}
+
 /// Runs all blocks of a page in a directory of its own.
 fn run(path: &str) {
     let mut page = Page::read(&crate::text(path));

@@ -178,7 +178,10 @@ impl Behaviour {
                 self.begin(at, Of::Scheduler, What::NodeRules);
                 self.number(rules.len() as u64);
             }
-            Input::Leaving | Input::Tick | Input::Reloaded { .. } => {}
+            Input::Leaving
+            | Input::Tick
+            | Input::Reloaded { .. }
+            | Input::ConfigurationVersion(_) => {}
         }
     }
 

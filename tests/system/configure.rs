@@ -354,6 +354,17 @@ async fn files_that_are_read_again_are_versions_unless_a_newer_one_was_set_by_co
     assert_eq!(explain("rack = r1").await, Some(0));
     write(&cluster, "configuration.yaml", SECOND);
     write(&cluster, "nodes.yaml", &node_file.replace("r1", "r2"));
+    let ran = cluster.ctl("configure --diff").await;
+    for part in [
+        "+    - {name: west,",
+        "nodes.yaml, in force\n",
+        "\n-- {node: node-a, labels: {rack: r1}}\n+- {node: node-a, labels: {rack: r2}}\n",
+    ] {
+        assert!(ran.out.contains(part), "{part}: {ran:?}");
+    }
+    let differing = json(&cluster.ctl("configure --diff --json").await);
+    assert_eq!(differing["node_file"]["differs"], true);
+    assert_eq!(differing["node_file"]["affected_count"], 0);
     cluster.scheduler().hang_up();
     cluster.scheduler().logged("event=files_reloaded").await;
     assert_eq!(cluster.ctl("configure --show").await.out, SECOND);
@@ -363,6 +374,11 @@ async fn files_that_are_read_again_are_versions_unless_a_newer_one_was_set_by_co
     let versions = json(&cluster.ctl("configure --versions --json").await);
     assert_eq!(versions["current"], 2);
     assert_eq!(versions["versions"][0]["source"], "file");
+    let ran = cluster.ctl("configure --diff").await;
+    assert!(
+        ran.out.ends_with("nodes.yaml is what is in force\n"),
+        "{ran:?}"
+    );
 
     // What is wrong in one file leaves all as it is.
     write(&cluster, "nodes.yaml", &node_file.replace("r1", "r3"));
@@ -397,6 +413,15 @@ async fn files_that_are_read_again_are_versions_unless_a_newer_one_was_set_by_co
     );
 }
 
+/// That entries are listed in the words that `set` takes, and for programs.
+async fn are_listed(cluster: &Cluster) {
+    let ran = cluster.ctl("aggregate list").await;
+    let listed = "west  zone=eu-1  nodes=[\"node-a\"]  labels={\"ssd\":\"true\"}\n";
+    assert_eq!((ran.code, &*ran.out), (Some(0), listed), "{ran:?}");
+    let tenants = json(&cluster.ctl("tenant list --json").await);
+    assert_eq!(tenants["tenants"][0]["priority"], 70);
+}
+
 #[tokio::test]
 async fn single_entries_are_changed_by_command_and_kept() {
     let mut cluster = Cluster::of_scheduler(FIRST, &[], true).await;
@@ -413,12 +438,17 @@ async fn single_entries_are_changed_by_command_and_kept() {
         .ctl_with("aggregate set west", &["zone=eu-1", "nodes=[node-a]"])
         .await;
     assert!(ran.err.contains("configure --show 2"), "{ran:?}");
+    assert!(
+        !ran.err.contains("the original's launchers"),
+        "they were sent nothing before either: {ran:?}"
+    );
     let ran = cluster.ctl("configure --show 2").await;
     assert_eq!(ran.out, commented);
     done("aggregate set west", &["labels={ssd: \"true\"}"]).await;
     done("node label node-b rack=r7", &[]).await;
     done("node resource node-b gpu=2", &[]).await;
     done("tenant set blue queue=10m priority=70", &[]).await;
+    are_listed(&cluster).await;
     let explain = async |cluster: &Cluster, arguments: &[&str]| {
         cluster.ctl_with("explain --mem 16", arguments).await.code
     };

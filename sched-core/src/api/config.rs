@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sched_model::{ReloadState, Reloaded, Uuid};
+use sched_model::{ConfigurationVersion, ReloadState, Reloaded, Uuid};
 
 use crate::api::known_node::KnownNode;
 use crate::api::record::Restored;
@@ -67,26 +67,35 @@ pub struct About {
     pub version: String,
     /// The certificates it uses: the name of each file, and when it ends, seconds of Unix time.
     pub certificates: Vec<(String, i64)>,
+    /// What is logged, for people; empty where the process does not say.
+    pub log_levels: String,
+    /// The version of the cluster configuration in force; `None` while there is none.
+    pub configuration: Option<ConfigurationVersion>,
     /// Since when files that were to be read again are not in force, and the mistake in them.
     pub reload_refused: Option<(Instant, Box<str>)>,
 }
 
 impl About {
     /// Files were read again. A mistake in them is said until they are read without one.
-    pub(crate) fn reloaded(
-        &mut self,
-        now: Instant,
-        news: &Reloaded,
-        certificates: Option<Vec<(String, i64)>>,
-    ) {
-        if let Some(certificates) = certificates {
-            self.certificates = certificates;
+    pub(crate) fn reloaded(&mut self, now: Instant, news: &Reloaded, reread: Option<Reread>) {
+        if let Some(reread) = reread {
+            self.certificates = reread.certificates;
+            self.log_levels = reread.log_levels;
         }
         self.reload_refused = match news.state {
             ReloadState::Taken => None,
             _ => Some((now, news.reason.as_str().into())),
         };
     }
+}
+
+/// What files that were read again say, of what is said of the process ([`About`]).
+#[derive(Debug, Clone, Default)]
+pub struct Reread {
+    /// As [`About::certificates`].
+    pub certificates: Vec<(String, i64)>,
+    /// As [`About::log_levels`].
+    pub log_levels: String,
 }
 
 /// Settings of the core.

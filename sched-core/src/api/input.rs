@@ -4,10 +4,13 @@ use core::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sched_model::{EndFacts, Reloaded, Role, RunProgress, StartFailureReason, Uuid};
+use sched_model::{
+    ConfigurationVersion, EndFacts, Reloaded, Role, RunProgress, StartFailureReason, Uuid,
+};
 
 use crate::api::action::Message;
 use crate::api::command::Command;
+use crate::api::config::Reread;
 use crate::api::disk::DiskState;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::malformed::Malformed;
@@ -97,9 +100,11 @@ pub enum Input {
     Reloaded {
         /// What came of it.
         news: Box<Reloaded>,
-        /// The certificates in use from now on, as in [`About`](crate::About); `None` where they stay.
-        certificates: Option<Vec<(String, i64)>>,
+        /// What they say; `None` where all stays as it was.
+        reread: Option<Box<Reread>>,
     },
+    /// The version of the cluster configuration that is in force from now on, for who asks.
+    ConfigurationVersion(Box<ConfigurationVersion>),
     /// The scheduler is about to leave: what waits here will not be placed any more.
     Leaving,
     /// Time passed: handed in when [`crate::Scheduler::poll_timeout`] says so.

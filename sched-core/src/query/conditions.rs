@@ -106,7 +106,7 @@ pub fn named_certificates(
     ending: &[EndingCertificate],
 ) -> Vec<Option<Unwell>> {
     let sight = scheduler.sight();
-    let named = ending.iter().map(|it| sight.named_certificate(it));
+    let named = ending.iter().map(|it| named_certificate(&sight, it));
     named.collect()
 }
 
@@ -343,7 +343,7 @@ impl Sight<'_> {
         }
         ending.sort_unstable_by_key(rank);
         let mut named = 0;
-        for what in ending.iter().filter_map(|it| self.named_certificate(it)) {
+        for what in ending.iter().filter_map(|it| named_certificate(self, it)) {
             list.add(what, None);
             named += 1;
         }
@@ -370,25 +370,25 @@ impl Sight<'_> {
         });
         own.chain(of_peers).filter_map(ending).collect()
     }
+}
 
-    /// A certificate with whose it is; `None` where that is gone.
-    fn named_certificate(&self, ending: &EndingCertificate) -> Option<Unwell> {
-        let left_s = ending.left_s;
-        match ending.holder {
-            CertificateHolder::Own(at) => {
-                let (file, _) = self.config.about.certificates.get(at)?;
-                Some(Unwell::OwnCertificate(file.as_str().into(), left_s))
-            }
-            CertificateHolder::Peer(id) => {
-                let session = self.peers.get(id)?;
-                let node = session.node().map(|key| self.cluster.node(key));
-                Some(Unwell::PeerCertificate {
-                    uuid: session.uuid(),
-                    role: session.role(),
-                    hostname: node.map_or("", |node| node.hostname()).into(),
-                    left_s,
-                })
-            }
+/// A certificate with whose it is; `None` where that is gone.
+fn named_certificate(sight: &Sight<'_>, ending: &EndingCertificate) -> Option<Unwell> {
+    let left_s = ending.left_s;
+    match ending.holder {
+        CertificateHolder::Own(at) => {
+            let (file, _) = sight.config.about.certificates.get(at)?;
+            Some(Unwell::OwnCertificate(file.as_str().into(), left_s))
+        }
+        CertificateHolder::Peer(id) => {
+            let session = sight.peers.get(id)?;
+            let node = session.node().map(|key| sight.cluster.node(key));
+            Some(Unwell::PeerCertificate {
+                uuid: session.uuid(),
+                role: session.role(),
+                hostname: node.map_or("", |node| node.hostname()).into(),
+                left_s,
+            })
         }
     }
 }

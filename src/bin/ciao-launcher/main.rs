@@ -48,7 +48,7 @@ async fn launch(cli: Cli) -> anyhow::Result<()> {
     // The guard writes what is left of the log when the program ends.
     let logs = logging::init(&cli.log, "ciao-launcher", Destination::Stderr)?;
     let config = cli.config()?;
-    let stop = shutdown::requested(OnHangup::Reopen(logs.reopen()))
+    let stop = shutdown::requested(OnHangup::Reopen(logs.reopen(), logs.levels()))
         .context("cannot listen for signals")?;
     launcher::run(config, stop).await?;
     Ok(())

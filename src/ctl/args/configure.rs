@@ -25,7 +25,7 @@ pub struct ConfigureArgs {
     #[arg(long, group = "what")]
     pub versions: bool,
     /// Show how FILE differs from the configuration in force, and which instances would not be placed where they are;
-    /// without FILE, how the scheduler's own file does
+    /// without FILE, how the scheduler's own file does, and its node file
     #[arg(long, group = "what")]
     pub diff: bool,
     /// Change nothing: say whether FILE can be used, and which instances would not be placed where they are

@@ -5,6 +5,8 @@ use clap::{Args, Subcommand};
 /// `ciaoctl aggregate`.
 #[derive(Debug, Subcommand)]
 pub enum AggregateCommand {
+    /// List aggregates and zones, with the keys that each has
+    List,
     /// Add an aggregate or a zone, or change keys of one: zone=eu-1 'nodes=[host-1, host-2]'
     Set(EntryArgs),
     /// Take an aggregate away; its nodes stay
@@ -14,6 +16,8 @@ pub enum AggregateCommand {
 /// `ciaoctl tenant`.
 #[derive(Debug, Subcommand)]
 pub enum TenantCommand {
+    /// List tenants that have defaults of their own
+    List,
     /// Say what STARTs of a tenant ask for that do not say it themselves: queue=10m priority=70
     Set(EntryArgs),
     /// Take a tenant's defaults away; those for all count

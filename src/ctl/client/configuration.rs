@@ -38,6 +38,10 @@ pub enum Which {
     Version(u64),
     /// The scheduler's own file.
     File,
+    /// The node file, as the scheduler has read it last.
+    Nodes,
+    /// The node file, as it is now.
+    NodeFile,
 }
 
 impl Client {
@@ -56,7 +60,8 @@ impl Client {
                 Which::Version(number) => Some(number),
                 _ => None,
             },
-            file: which == Which::File,
+            file: matches!(which, Which::File | Which::NodeFile),
+            nodes: matches!(which, Which::Nodes | Which::NodeFile),
         };
         self.ask_about_configuration(id, Kind::READ_CONFIGURATION, read.encode())
             .await

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use proto_frames::Uuid;
 use proto_frames::payload::configuration::MAX_CONFIGURATION_LEN;
-use proto_frames::payload::{ConfigurationPart, ConfigurationVersion, WriteConfiguration};
+use proto_frames::payload::{ConfigurationFailure, ConfigurationPart, WriteConfiguration};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -19,6 +19,7 @@ use crate::ctl::client::{ConfigurationError, Which};
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::difference::difference;
 use crate::ctl::exit::Exit;
+use crate::ctl::health::version_json;
 use crate::ctl::units::{short, span};
 use crate::image_file::unix_ms;
 use crate::printable::{Printable, counted};
@@ -70,8 +71,12 @@ pub async fn configure(
     };
     let document = read(file)?;
     if args.check {
-        let checked = check(context, document).await?;
-        return report_check(context, &checked, None);
+        let checked = check(context, document, false).await?;
+        match context.json {
+            true => context.out.document(&check_json(&checked))?,
+            false => print_check(context, &checked)?,
+        }
+        return Ok(Exit::Done);
     }
     put(context, document, change).await
 }
@@ -142,16 +147,10 @@ async fn versions(context: &mut Context<'_>) -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
-fn version_json(version: &ConfigurationVersion) -> Value {
-    json!({
-        "version": version.version, "at_ms": version.at_ms, "source": version.source.as_str(), "by": version.by,
-        "note": version.note, "bytes": version.bytes,
-    })
-}
-
-/// Shows how a file, or the scheduler's own, differs from what is in force, and whom it would move.
+/// Shows how a file, or the scheduler's own files, differ from what is in force, and whom they would move.
 async fn diff(context: &mut Context<'_>, file: Option<&Path>) -> Result<Exit, CommandError> {
     let (current, live) = context.client.configuration(Which::Current).await?;
+    let live_name = format!("version {}, in force", current.version);
     let (name, other) = match file {
         Some(file) => (file.display().to_string(), read(file)?),
         None => {
@@ -159,37 +158,112 @@ async fn diff(context: &mut Context<'_>, file: Option<&Path>) -> Result<Exit, Co
             (part.file, document)
         }
     };
-    let lines = difference(
-        &String::from_utf8_lossy(&live),
-        &String::from_utf8_lossy(&other),
-    );
-    if live != other && lines.is_empty() && !context.json {
-        let line = "they differ in the ends of lines alone";
-        context.out.remark(&Printable::new(line))?;
+    let mut compared = Compared::of(context, (live_name, live), (name, other), false).await?;
+    if file.is_none() {
+        compared.nodes = node_file_diff(context).await?.map(Box::new);
     }
-    if !context.json && !lines.is_empty() {
-        let number = current.version;
-        context.out.line(&Printable::new(format_args!(
-            "--- version {number}, in force"
-        )))?;
-        context
-            .out
-            .line(&Printable::new(format_args!("+++ {name}")))?;
-        for line in &lines {
-            context.out.line(&Printable::new(line))?;
-        }
+    compared.report(context)
+}
+
+/// The same of the node file; `None` where the scheduler has none, or is older than the question.
+async fn node_file_diff(context: &mut Context<'_>) -> Result<Option<Compared>, CommandError> {
+    let (part, live) = match context.client.configuration(Which::Nodes).await {
+        Ok((part, live)) if part.nodes => (part, live),
+        // An older one answers with the configuration.
+        Ok(_) => return Ok(None),
+        Err(ConfigurationError::Refused {
+            failure: ConfigurationFailure::NotFound,
+            ..
+        }) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let (_, file) = context.client.configuration(Which::NodeFile).await?;
+    let live_name = format!("{}, in force", part.file);
+    let compared = Compared::of(context, (live_name, live), (part.file, file), true).await?;
+    Ok(Some(compared))
+}
+
+/// How a document differs from the one in force, and what would come of it.
+#[derive(Debug)]
+struct Compared {
+    /// What is in force, and what is compared with it, as they are called.
+    names: [String; 2],
+    lines: Vec<String>,
+    /// What would come of the other; `None` where they are the same.
+    checked: Option<ConfigurationPart>,
+    /// The same of the node file.
+    nodes: Option<Box<Compared>>,
+}
+
+impl Compared {
+    /// Compares two documents, and has the scheduler check the second where they differ.
+    async fn of(
+        context: &mut Context<'_>,
+        (live_name, live): (String, Bytes),
+        (name, other): (String, Bytes),
+        nodes: bool,
+    ) -> Result<Self, CommandError> {
+        let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+        let lines = difference(&text(&live), &text(&other));
+        let checked = match live == other {
+            true => None,
+            false => Some(check(context, other, nodes).await?),
+        };
+        Ok(Self {
+            names: [live_name, name],
+            lines,
+            checked,
+            nodes: None,
+        })
     }
-    if live == other {
+
+    fn report(&self, context: &mut Context<'_>) -> Result<Exit, CommandError> {
         if context.json {
-            context.out.document(&json!({ "differs": false }))?;
-        } else {
+            let mut all = self.json();
+            if let Some(nodes) = &self.nodes {
+                all["node_file"] = nodes.json();
+            }
+            context.out.document(&all)?;
+            return Ok(Exit::Done);
+        }
+        self.print(context)?;
+        if let Some(nodes) = &self.nodes {
+            nodes.print(context)?;
+        }
+        Ok(Exit::Done)
+    }
+
+    fn json(&self) -> Value {
+        let Some(part) = &self.checked else {
+            return json!({ "differs": false });
+        };
+        let mut all = check_json(part);
+        all["differs"] = true.into();
+        all["difference"] = self.lines.clone().into();
+        all
+    }
+
+    fn print(&self, context: &mut Context<'_>) -> Result<(), CommandError> {
+        let [live, name] = &self.names;
+        let Some(part) = &self.checked else {
             let line = format_args!("{name} is what is in force");
             context.out.line(&Printable::new(line))?;
+            return Ok(());
+        };
+        if self.lines.is_empty() {
+            let line = "they differ in the ends of lines alone";
+            context.out.remark(&Printable::new(line))?;
+        } else {
+            let line = format_args!("--- {live}");
+            context.out.line(&Printable::new(line))?;
+            let line = format_args!("+++ {name}");
+            context.out.line(&Printable::new(line))?;
         }
-        return Ok(Exit::Done);
+        for line in &self.lines {
+            context.out.line(&Printable::new(line))?;
+        }
+        print_check(context, part)
     }
-    let checked = check(context, other).await?;
-    report_check(context, &checked, Some(&lines))
 }
 
 async fn rollback(
@@ -312,44 +386,39 @@ fn remark_warnings(
     Ok(())
 }
 
-/// What would come of a configuration.
+/// What would come of a configuration, or of a node file.
 async fn check(
     context: &mut Context<'_>,
     document: Bytes,
+    nodes: bool,
 ) -> Result<ConfigurationPart, CommandError> {
     let asked = WriteConfiguration {
         check: true,
+        nodes,
         ..WriteConfiguration::default()
     };
     Ok(context.client.configure(asked, document).await?)
 }
 
-/// Reports a check, in JSON with the lines of a difference.
-fn report_check(
-    context: &mut Context<'_>,
-    part: &ConfigurationPart,
-    lines: Option<&[String]>,
-) -> Result<Exit, CommandError> {
+/// A check for programs.
+fn check_json(part: &ConfigurationPart) -> Value {
+    let affected = part.affected.iter().map(|it| {
+        json!({
+            "instance_uuid": it.instance_uuid, "name": it.name, "node_uuid": it.node_uuid, "hostname": it.hostname,
+            "reason": it.reason,
+        })
+    });
+    let count = part.affected.len() as u64 + part.more_affected;
+    json!({
+        "current": part.current, "checked": part.checked, "warnings": part.warnings,
+        "affected": affected.collect::<Vec<_>>(), "affected_count": count,
+    })
+}
+
+/// A check for people.
+fn print_check(context: &mut Context<'_>, part: &ConfigurationPart) -> Result<(), CommandError> {
     remark_warnings(context, part)?;
     let count = part.affected.len() as u64 + part.more_affected;
-    if context.json {
-        let affected = part.affected.iter().map(|it| {
-            json!({
-                "instance_uuid": it.instance_uuid, "name": it.name, "node_uuid": it.node_uuid, "hostname": it.hostname,
-                "reason": it.reason,
-            })
-        });
-        let mut all = json!({
-            "current": part.current, "checked": part.checked, "warnings": part.warnings,
-            "affected": affected.collect::<Vec<_>>(), "affected_count": count,
-        });
-        if let Some(lines) = lines {
-            all["differs"] = true.into();
-            all["difference"] = lines.into();
-        }
-        context.out.document(&all)?;
-        return Ok(Exit::Done);
-    }
     let checked = counted(part.checked, "instance");
     let line = match count {
         0 => format!("it can be used; of {checked}, each would be placed where it is"),
@@ -374,7 +443,7 @@ fn report_check(
         let line = format_args!("  and {} more", part.more_affected);
         context.out.line(&Printable::new(line))?;
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// A configuration from a file, or from the standard input.

@@ -51,6 +51,7 @@ pub async fn aggregate(
     command: &AggregateCommand,
 ) -> Result<Exit, CommandError> {
     match command {
+        AggregateCommand::List => show(context, AGGREGATES).await,
         AggregateCommand::Set(args) => set(context, AGGREGATES, None, args).await,
         AggregateCommand::Delete(args) => delete(context, AGGREGATES, &args.name).await,
     }
@@ -65,6 +66,7 @@ pub async fn tenant(
     command: &TenantCommand,
 ) -> Result<Exit, CommandError> {
     match command {
+        TenantCommand::List => show(context, TENANTS).await,
         TenantCommand::Set(args) => set(context, TENANTS, None, args).await,
         TenantCommand::Delete(args) => delete(context, TENANTS, &args.name).await,
     }
@@ -80,6 +82,50 @@ pub async fn node(
     args: &EntryArgs,
 ) -> Result<Exit, CommandError> {
     set(context, NODES, Some(key), args).await
+}
+
+/// Lists the entries of a section in the words that `set` takes.
+async fn show(context: &mut Context<'_>, section: Section) -> Result<Exit, CommandError> {
+    let (_, document) = context.client.configuration(Which::Current).await?;
+    let mut root = parse(&document)?;
+    let entries = list(&mut root, section).map(std::mem::take);
+    let entries = entries.unwrap_or_default();
+    if context.json {
+        let (key, entries) = (format!("{}s", section.kind), json(&entries)?);
+        context.out.document(&serde_json::json!({ key: entries }))?;
+        return Ok(Exit::Done);
+    }
+    for entry in &entries {
+        let mut line = entry.get(section.id).map_or(Ok(String::new()), word)?;
+        for (key, value) in entry.as_mapping().into_iter().flatten() {
+            if key.as_str() != Some(section.id) {
+                let (key, value) = (word(key)?, word(value)?);
+                line.push_str(&format!("  {key}={value}"));
+            }
+        }
+        context.out.line(&Printable::new(line))?;
+    }
+    if entries.is_empty() {
+        let line = format!("there is no {}", section.kind);
+        context.out.remark(&Printable::new(line))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// A value on one line, as YAML: a text as it is, a list or a mapping as JSON, which is YAML too.
+fn word(value: &Value) -> Result<String, CommandError> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        other => Ok(json(other)?.to_string()),
+    }
+}
+
+fn json(value: &(impl serde::Serialize + ?Sized)) -> Result<serde_json::Value, CommandError> {
+    serde_json::to_value(value).map_err(|error| {
+        CommandError::Usage(format!(
+            "the configuration in force cannot be shown: {error}: ciaoctl configure --show"
+        ))
+    })
 }
 
 /// Changes keys of an entry, or of a mapping in it; makes what is not there.

@@ -269,10 +269,10 @@ fn controllers_show_their_role() {
         uuid: "c".into(),
         standing: ControllerRole::Master,
         connected_s: 1,
-        certificate_ends_at_s: None,
+        certificate_ends_at_s: Some(7),
     };
     assert_eq!(
         document(&[controller]).to_string(),
-        r#"{"controllers":[{"connected_s":1,"standing":"master","uuid":"c"}]}"#
+        r#"{"controllers":[{"certificate_ends_at_s":7,"connected_s":1,"standing":"master","uuid":"c"}]}"#
     );
 }

@@ -30,15 +30,16 @@ use proto_frames::{Frame, Kind, Uuid};
 use tracing::{error, info};
 
 use super::merge::with_sections_of;
+use super::nodes::InForce;
 use super::opening::{said_by, text};
 use super::versions::{Author, Version, Versions};
-use super::{DEFAULT_URI, Originals, parse, read_file};
+use super::{DEFAULT_URI, Document, Originals, Warning, parse, read_file};
 use crate::printable::Printable;
 use crate::server::hub::Hub;
 use crate::server::restore::unix_ms;
 use crate::server::tasks::said;
 use crate::server::{sentences, wire};
-use sched_core::{Affected, ClusterConfiguration, Parcel, SessionId, Trial};
+use sched_core::{Affected, ClusterConfiguration, Input, Parcel, SessionId, Trial};
 
 /// Requests that may wait; further ones are answered with `busy`. Each may have a whole configuration.
 const MAX_ASKS: usize = 16;
@@ -57,6 +58,8 @@ pub(super) struct Shared {
     pub(super) uri: Option<String>,
     /// Held while one of them comes into force, the file's writing included.
     pub(super) versions: Mutex<Versions>,
+    /// The node file, where there is one.
+    pub(super) nodes: Mutex<Option<InForce>>,
     inbox: Mutex<Inbox>,
     /// Signalled when something is in the inbox, or it is closed.
     changed: Condvar,
@@ -92,6 +95,7 @@ impl Keeper {
             hub,
             uri,
             versions: Mutex::new(versions),
+            nodes: Mutex::default(),
             inbox: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -202,6 +206,7 @@ impl Shared {
             };
             versions.push(author, text(&document), unix_ms());
         }
+        self.tell(versions);
         if let Err(error) = versions.write() {
             error!(
                 event = "configuration_not_kept",
@@ -216,10 +221,16 @@ impl Shared {
         let done = match frame.kind {
             Kind::READ_CONFIGURATION => ReadConfiguration::decode(&frame.payload)
                 .map_err(|error| error.to_string())
-                .map(|read| self.read(&read)),
+                .map(|read| match read.nodes {
+                    true => self.read_nodes(&read),
+                    false => self.read(&read),
+                }),
             _ => ConfigurationWrite::decode(&frame.payload)
                 .map_err(|error| error.to_string())
-                .map(|write| self.write(hub, session, write)),
+                .map(|write| match write.part.nodes {
+                    true => Self::check_nodes(hub, &write.part, &write.data),
+                    false => self.write(hub, session, write),
+                }),
         };
         let (part, data) = done.unwrap_or_else(|why| {
             let failure = ConfigurationFailure::InvalidData;
@@ -308,7 +319,7 @@ impl Shared {
         };
         let mut part = ConfigurationPart {
             id: asked.id,
-            warnings: document.warnings.iter().map(ToString::to_string).collect(),
+            warnings: self.new_warnings(&document),
             ..ConfigurationPart::default()
         };
         if asked.check {
@@ -354,6 +365,25 @@ impl Shared {
         }
     }
 
+    /// What counts for nothing in a configuration, for who sends it. That the original's peers are sent nothing of it is
+    /// news only where they were sent the one before.
+    fn new_warnings(&self, document: &Document) -> Vec<String> {
+        let versions = self.versions.lock();
+        let before = versions.current().map(|version| {
+            let originals = version.originals();
+            parse(version.document.clone().into(), originals)
+        });
+        drop(versions);
+        let was_for_none = match before {
+            Some(Ok(before)) => before.cluster.original.is_empty(),
+            // There was none, which originals were not sent either, or one that counts no more.
+            _ => false,
+        };
+        let is_news = |it: &&Warning| !(was_for_none && matches!(it, Warning::NotForOriginals(_)));
+        let news = document.warnings.iter().filter(is_news);
+        news.map(ToString::to_string).collect()
+    }
+
     /// Keeps a configuration as the newest version, and gives it to the core.
     ///
     /// # Errors
@@ -376,7 +406,17 @@ impl Shared {
         if let Some(hub) = self.hub.upgrade() {
             hub.configure(cluster, || Keeper::is_superseded(self));
         }
+        self.tell(versions);
         Ok(version)
+    }
+
+    /// Has who asks how the scheduler is know which version is in force. Called with the versions locked, so that the
+    /// latest word is of the latest version.
+    fn tell(&self, versions: &Versions) {
+        if let (Some(hub), Some(current)) = (self.hub.upgrade(), versions.current()) {
+            let version = Box::new(current.view());
+            hub.handle([Input::ConfigurationVersion(version)], None);
+        }
     }
 }
 
@@ -387,7 +427,8 @@ fn affected(hub: &Hub, cluster: &ClusterConfiguration) -> Result<Affected, Strin
     tried.map_err(|error| error.to_string())
 }
 
-fn note_affected(part: &mut ConfigurationPart, affected: Affected) {
+/// Names them in an answer.
+pub(super) fn note_affected(part: &mut ConfigurationPart, affected: Affected) {
     part.checked = affected.checked as u64;
     part.more_affected = (affected.count - affected.first.len()) as u64;
     let rows = affected.first.into_iter().map(|it| AffectedInstance {

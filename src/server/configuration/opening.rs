@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Weak;
 
 use bytes::Bytes;
-use proto_frames::payload::ConfigurationSource;
+use proto_frames::payload::{ConfigurationSource, ConfigurationVersion};
 use tracing::{info, warn};
 
 use super::keeper::Keeper;
@@ -95,11 +95,7 @@ fn is_of_file_that_changed(versions: &Versions, current: &Version, given: Option
 
 /// What a version that is kept means.
 fn stored(versions: &Versions, current: &Version) -> Result<ClusterConfiguration, StartError> {
-    let originals = match current.source() {
-        ConfigurationSource::Controller => Originals::Always,
-        _ => Originals::WhereComplete,
-    };
-    let document = parse(current.document.clone().into(), originals);
+    let document = parse(current.document.clone().into(), current.originals());
     let document = document.map_err(|mistake| StartError::StoredConfiguration {
         path: versions.path().unwrap_or("".as_ref()).to_owned(),
         why: format!("version {}: {mistake}", current.version),
@@ -175,6 +171,11 @@ pub(super) fn log_warnings(name: &str, document: &Document) {
 }
 
 impl Opened {
+    /// The version in force, without the configuration itself; `None` where there is none.
+    pub(in crate::server) fn view(&self) -> Option<ConfigurationVersion> {
+        self.versions.current().map(Version::view)
+    }
+
     /// Starts the thread that serves the hub's peers. It holds the hub only weakly. The first version is written.
     ///
     /// # Errors

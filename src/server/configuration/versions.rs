@@ -21,7 +21,7 @@ use proto_frames::payload::cut::cut;
 use proto_frames::payload::{ConfigurationSource, ConfigurationVersion};
 use serde::{Deserialize, Serialize};
 
-use super::MAX_LEN;
+use super::{MAX_LEN, Originals};
 use crate::image_file::Hash;
 use crate::private::JsonFault;
 use crate::server::state::write_atomically;
@@ -68,6 +68,14 @@ impl Version {
     /// Where it is from.
     pub(super) fn source(&self) -> ConfigurationSource {
         self.source.as_str().into()
+    }
+
+    /// For whom it is complete.
+    pub(super) fn originals(&self) -> Originals {
+        match self.source() {
+            ConfigurationSource::Controller => Originals::Always,
+            _ => Originals::WhereComplete,
+        }
     }
 
     /// All but the configuration itself.

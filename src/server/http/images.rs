@@ -1,21 +1,9 @@
 //! `/v1/images`: the programs that the scheduler keeps. They are listed, looked at, uploaded ([`upload`]) and deleted.
 //!
-//! Each request opens a session of its own in the core, in the role that the route is for, and asks the store of images
-//! through it as a peer of SSNTP does: the core says whether it may, the store's one thread does it, and the answer
-//! comes back to the session.
-//!
-//! ```text
-//! handler ── Store::ask ──▶ core: may it? ──▶ server::images, a thread
-//!               ▲──────────── Inbox ◀── IMAGE, IMAGE_LIST ◀──┘
-//! ```
-//!
-//! So quotas, digests and what is in use are the store's matter alone, and what launchers fetch goes on between the
+//! Each request asks the store of images in a session of its own ([`Asking`]). So quotas, digests and what is in use are the store's matter alone, and what launchers fetch goes on between the
 //! chunks of an upload at the rate that it has.
 
 mod upload;
-
-use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
@@ -27,25 +15,15 @@ use proto_frames::{Frame, Kind, Role, Uuid};
 use sched_model::query::DEFAULT_LIMIT;
 use sched_model::value::Record as _;
 use serde_json::{Map, Value};
-use tokio::sync::mpsc;
-use tokio::time::timeout;
 
+use super::asking::{Asking, unreadable};
 use super::call::{Answer, Call, answer, answer_with, meets};
-use super::caller::problem_in;
 use super::json::to_json;
-use super::limits::{MAX_ANSWERS, MAX_STEPS};
+use super::limits::MAX_STEPS;
 use super::problem::Problem;
-use super::serve::App;
-use crate::net::budget::Budget;
-use crate::server::hub::Door;
-use crate::server::wire;
-use sched_core::{Command, ImageCommand, Input, Message, SessionId};
+use sched_core::{Command, ImageCommand};
 
 pub(super) use self::upload::put;
-
-/// Longest time until the store answers. It does one thing after the other, and reads all that is there of an image
-/// when an upload of it goes on after a restart: some gigabytes.
-const ANSWER_DEADLINE: Duration = Duration::from_secs(120);
 
 /// `GET /v1/images`: a page of them, in the order of their digests.
 ///
@@ -151,35 +129,8 @@ fn digest_of(call: &Call) -> Result<Digest, Problem> {
     digest.map_err(|error| Problem::invalid_data("id", error))
 }
 
-/// A session that asks the store of images, one thing at a time. Dropping it closes the session.
-struct Store {
-    app: Arc<App>,
-    session: SessionId,
-    received: mpsc::Receiver<Message>,
-}
-
-/// Takes the answers for a session.
-#[derive(Debug)]
-struct Inbox {
-    messages: mpsc::Sender<Message>,
-    /// Of the client's certificate.
-    subject: String,
-}
-
-impl Door for Inbox {
-    fn take(&self, message: Message) {
-        // One answer is waited for at a time; what does not fit is of no use.
-        let _ = self.messages.try_send(message);
-    }
-
-    fn budget(&self) -> Option<&Arc<Budget>> {
-        None
-    }
-
-    fn subject(&self) -> &str {
-        &self.subject
-    }
-}
+/// A session that asks the store of images, one thing at a time.
+struct Store(Asking);
 
 impl Store {
     /// Opens a session in this role, which the route has checked.
@@ -187,22 +138,7 @@ impl Store {
     /// # Errors
     /// 503 `leaving`.
     fn open(call: &Call, role: Role) -> Result<Self, Problem> {
-        let app = Arc::clone(&call.app);
-        if app.hub.is_shutting_down() {
-            return Err(Problem::leaving());
-        }
-        let (messages, received) = mpsc::channel(MAX_ANSWERS);
-        let subject = call.connection.identity.subject.clone();
-        let certificate = Some(call.connection.identity.fingerprint);
-        let inbox = Arc::new(Inbox { messages, subject });
-        let session = app
-            .hub
-            .open_door((Uuid::new_v4(), role), certificate, inbox);
-        Ok(Self {
-            app,
-            session,
-            received,
-        })
+        Asking::open(call, role).map(Self)
     }
 
     /// The row of an image that is complete: the first one of a list that begins behind the digest before it.
@@ -258,44 +194,15 @@ impl Store {
     /// Asks for something and waits for the answer.
     ///
     /// # Errors
-    /// What the core says where the session may not; 504 `timeout` after [`ANSWER_DEADLINE`].
+    /// As [`Asking::ask`].
     async fn ask(
         &mut self,
         (command, kind, payload): (ImageCommand, Kind, Bytes),
     ) -> Result<Frame, Problem> {
-        let input = Input::Command {
-            session: self.session,
-            command: Command::Image(command),
-            parcel: wire::parcel(Frame::new(kind, Uuid::nil(), payload)),
-        };
-        self.app.hub.handle([input], None);
-        let answer = timeout(ANSWER_DEADLINE, self.answer()).await;
-        answer.unwrap_or_else(|_| {
-            let detail = format!("the store of images did not answer within {ANSWER_DEADLINE:?}");
-            Err(Problem::new(StatusCode::GATEWAY_TIMEOUT, "timeout", detail))
-        })
-    }
-
-    /// The next answer, without a deadline. Messages of other kinds are passed over.
-    async fn answer(&mut self) -> Result<Frame, Problem> {
-        loop {
-            match self.received.recv().await {
-                Some(Message::Forward(parcel)) => return Ok(wire::frame_of(&parcel)),
-                Some(message) => {
-                    if let Some(problem) = problem_in(&message) {
-                        return Err(problem);
-                    }
-                }
-                // The hub holds the sender until the session is closed, which happens when this is dropped.
-                None => std::future::pending().await,
-            }
-        }
-    }
-}
-
-impl Drop for Store {
-    fn drop(&mut self) {
-        self.app.hub.close_door(self.session);
+        let command = Command::Image(command);
+        self.0
+            .ask(command, Frame::new(kind, Uuid::nil(), payload))
+            .await
     }
 }
 
@@ -320,10 +227,4 @@ fn refused(failure: &ImageFailure, detail: &str) -> Problem {
         "" => problem,
         help => problem.with_help(help),
     }
-}
-
-/// An answer that is none of the store's. Cannot be: it is of this process.
-fn unreadable(error: impl std::fmt::Display) -> Problem {
-    let status = StatusCode::INTERNAL_SERVER_ERROR;
-    Problem::new(status, "internal_error", error)
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 /// headers are some 2 KiB. It bounds what a connection takes that stalls in the middle of either.
 pub(super) const MAX_HEAD: usize = 16 * 1024;
 
-/// Bytes of a request's body: what the first document of a START may have. A longer one is refused with 413.
+/// Bytes of a request's body: what the document of a START, and of a cluster configuration, may have. A longer one is
+/// refused with 413.
 pub(super) const MAX_BODY: usize = 256 * 1024;
 
 /// How long a request's body may take to come, so that a trickle of bytes does not hold a body's memory for ever; each

@@ -125,6 +125,12 @@ fn operation(route: &Route) -> Value {
                 },
             });
         }
+        Some(Body::Configuration) => {
+            operation["requestBody"] = json!({
+                "required": true,
+                "content": {"application/yaml": {"schema": {"type": "string"}}},
+            });
+        }
         // Any bytes, which in OpenAPI 3.1 is a media type without a schema.
         Some(Body::Image) => {
             operation["requestBody"] = json!({

@@ -151,6 +151,15 @@ impl Problem {
         self
     }
 
+    /// As 412, if it has this reason: what a header of the request says has to hold does not.
+    #[must_use]
+    pub(super) fn of_precondition(mut self, reason: &str) -> Self {
+        if self.0.reason == reason {
+            self.0.status = StatusCode::PRECONDITION_FAILED;
+        }
+        self
+    }
+
     /// Adds what there was to warn of in what the request sent, which may be why this came of it.
     #[must_use]
     pub(super) fn with_warnings(mut self, warnings: &[String]) -> Self {

@@ -19,7 +19,11 @@ pub(super) async fn reload(call: Call) -> Answer {
         event = "reload_requested",
         "{from}: {subject} asks for a reload"
     );
-    let Some(news) = call.app.hub.reloads.request(Force::No).await else {
+    let force = match call.query.flag("force") {
+        true => Force::Yes,
+        false => Force::No,
+    };
+    let Some(news) = call.app.hub.reloads.request(force).await else {
         return Err(Problem::busy("too many wait for the next reload"));
     };
     match news.state {

@@ -15,11 +15,13 @@ use sched_model::value::{Field, Record};
 
 use super::call::{Answer, Call};
 use super::{
-    commands, events, images, metrics, openapi, output, probes, read, reload, starts, status,
+    commands, configuration, events, images, metrics, openapi, output, probes, read, reload,
+    starts, status,
 };
 use params::{
-    AFTER, ALTERNATES, COUNT, ENDED, FIELDS, FOLLOW, FORGET, LIMIT, LIST, MATCH, READ, SELECTOR,
-    STRICT, TENANT, UNTIL, VERBOSE, WAIT, WAIT_FOR_END,
+    AFTER, ALTERNATES, COUNT, ENDED, FIELDS, FOLLOW, FORCE, FORGET, LIMIT, LIST, MATCH, READ,
+    READ_CONFIGURATION, SELECTOR, STRICT, TENANT, UNTIL, VERBOSE, WAIT, WAIT_FOR_END,
+    WRITE_CONFIGURATION,
 };
 
 mod params;
@@ -80,6 +82,8 @@ pub(super) enum Body {
     /// An object with these keys, all optional, or nothing. The text is the schema's name in the OpenAPI document. Keys
     /// that say which instance or node is meant are overwritten from the path.
     Keys(&'static str, &'static [Field]),
+    /// The cluster configuration, as YAML.
+    Configuration,
     /// The bytes of an image, which the handler reads as they come. It may be there already: 200 rather than 201.
     Image,
 }
@@ -283,6 +287,13 @@ pub(super) static ROUTES: &[Route] = &[
         handler!(images::one),
     ),
     get(
+        "/v1/configuration",
+        "The cluster configuration in force, or an earlier version, and the versions that are kept. `ETag` is its number.",
+        READ_CONFIGURATION,
+        Content::Object,
+        handler!(configuration::get),
+    ),
+    get(
         "/v1/events",
         "What happens, as server-sent events.",
         FOLLOW,
@@ -418,9 +429,17 @@ pub(super) static ROUTES: &[Route] = &[
         handler!(images::delete),
     ),
     command(
+        ("PUT", "/v1/configuration"),
+        "Puts a cluster configuration into force as a new version, or with `check` says what would come of it. `If-Match` \
+         names the version that it was made from.",
+        WRITE_CONFIGURATION,
+        (Some(Body::Configuration), Content::Object),
+        handler!(configuration::put),
+    ),
+    command(
         ("POST", "/v1/reload"),
         "Reads certificates and all other files again, and puts them in force; at a mistake in one all stays as it was.",
-        &[],
+        &[FORCE],
         (None, Content::Object),
         handler!(reload::reload),
     ),

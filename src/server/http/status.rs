@@ -5,12 +5,13 @@ use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::call::{Answer, Call, answer};
+use super::configuration::version_json;
 use super::ring::EventId;
 use super::routes::Access;
 use super::serve::App;
 use crate::server::restore::unix_ms;
 use crate::server::sentences::{worded_condition, worded_store};
-use sched_core::{ResourceTotal, Totals, TotalsCursor};
+use sched_core::{ResourceTotal, Totals, TotalsCursor, about};
 
 /// `GET /v1/status`. Totals are summed in steps ([`App::totals`]); counters, queue and store are read in one step
 /// behind them, so the two parts may differ by what happened in between. `sequence` is that of the first step.
@@ -22,12 +23,13 @@ pub(super) async fn status(call: Call) -> Answer {
     let app = &call.app;
     let (at, totals) = app.totals().await;
     // One hold of the lock, so that these belong together.
-    let (counters, glance, store, conditions) = app.hub.read_now(|scheduler, now| {
+    let (counters, glance, store, conditions, process) = app.hub.read_now(|scheduler, now| {
         (
             scheduler.counters(),
             scheduler.glance(),
             worded_store(scheduler.store(now)),
             scheduler.conditions(now),
+            about(scheduler).clone(),
         )
     });
     let conditions = conditions.iter();
@@ -68,6 +70,8 @@ pub(super) async fn status(call: Call) -> Answer {
         "controllers": glance.controllers,
         "well": conditions.is_empty(),
         "conditions": conditions,
+        "configuration": version_json(process.configuration.as_ref()),
+        "log_levels": process.log_levels,
         "recovering": glance.is_recovering,
         "store": super::json::to_json(&store),
         "resources": {

@@ -61,7 +61,7 @@ function drawConditions(verdict, list, status) {
   const words = all.length ? `not well: ${count(all.length)} ${all.length === 1 ? "problem" : "problems"}` : "all is well";
   setText(verdict, words);
   verdict.className = `note ${all.length ? "warn" : "good"}`;
-  fill(list, all.map(({ kind, what, since_s, advice }) => h("li", { "data-kind": kind },
+  fill(list, all.map(({ kind, severity, what, since_s, advice }) => h("li", { "data-kind": kind, "data-severity": severity },
     h("b", { text: what }), since_s === undefined ? "" : ` (for ${span(since_s)})`, advice ? h("div", { class: "quiet", text: advice }) : null)));
 }
 
@@ -80,7 +80,9 @@ function show({ value, more }, figure, words) {
 function drawTiles([state, nodes, instances, queue, starts], status) {
   const unwell = status.conditions?.length ?? 0;
   const trouble = status.role === "leaving" ? "leaving" : unwell ? "not well" : "all is well";
-  show(state, trouble, `version ${status.version}, up ${span(status.uptime_s)}`);
+  const { configuration } = status;
+  const rules = configuration ? `configuration ${configuration.version}` : "no configuration";
+  show(state, trouble, `version ${status.version}, up ${span(status.uptime_s)}, ${rules}`);
   const by = Object.entries(status.nodes.by_status).sort(([a], [b]) => a.localeCompare(b));
   show(nodes, status.nodes.total, by.map(([name, number]) => `${count(number)} ${name.toLowerCase()}`).join(", ") || "none yet");
   const { on_nodes, unconfirmed, in_doubt, queued } = status.instances;

@@ -122,6 +122,57 @@ pub(super) const VERBOSE: Param = Param {
     kind: Kind::Flag,
 };
 
+/// `force` of `POST /v1/reload`.
+pub(super) const FORCE: Param = Param {
+    name: "force",
+    about: "Whether to take a cluster configuration that has changed in its file although a newer version was set otherwise.",
+    kind: Kind::Flag,
+};
+
+/// The number of a version of the cluster configuration.
+const VERSION_NUMBER: Kind = Kind::Number {
+    min: 1,
+    max: u32::MAX,
+};
+
+/// Parameters of `GET /v1/configuration`.
+pub(super) const READ_CONFIGURATION: &[Param] = &[
+    Param {
+        name: "version",
+        about: "The version that is wanted; without it the one in force.",
+        kind: VERSION_NUMBER,
+    },
+    Param {
+        name: "file",
+        about: "Whether the scheduler's own file is wanted, as it is now.",
+        kind: Kind::Flag,
+    },
+    Param {
+        name: "document",
+        about: "Whether the answer is the document alone, byte for byte.",
+        kind: Kind::Flag,
+    },
+];
+
+/// Parameters of `PUT /v1/configuration`.
+pub(super) const WRITE_CONFIGURATION: &[Param] = &[
+    Param {
+        name: "check",
+        about: "Whether to change nothing, and say which instances would not be placed where they are.",
+        kind: Kind::Flag,
+    },
+    Param {
+        name: "if_version",
+        about: "The version that has to be in force, as in the header `If-Match`.",
+        kind: VERSION_NUMBER,
+    },
+    Param {
+        name: "note",
+        about: "What the version is for, a line that is listed with it.",
+        kind: Kind::Text,
+    },
+];
+
 /// Parameters that lists have in common.
 pub(super) const LIST: &[Param] = &[MATCH, AFTER, LIMIT, SELECTOR, FIELDS];
 
