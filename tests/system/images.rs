@@ -232,7 +232,7 @@ async fn a_fetch_that_was_cut_off_goes_on_where_it_was() {
     cluster.lose("node-a").await;
     let before = len(&part);
     assert!(before > 0, "it was cut off");
-    cluster.launch_logged("node-a");
+    cluster.launch_logged("node-a", &[]);
     cluster.ready(&["node-a"]).await;
     let ran = cluster.ctl(&format!("{start} --wait=running")).await;
     assert_eq!(ran.code, Some(0), "{ran:?}");

@@ -1,13 +1,14 @@
-//! Certificates that are renewed while programs run: a launcher is still the same process, and its next connection is made
-//! with what its file has by then.
+//! What a launcher reads again while it runs: its next connection is made with the certificate that its file has by then, and
+//! SIGHUP changes its log levels. It is still the same process.
 
 use std::time::{Duration, SystemTime};
 
 use ciao_scheduler::cert::Spec;
 use proto_frames::Role;
+use rustix::process::Signal;
 
 use crate::certs::write_private;
-use crate::world::Cluster;
+use crate::world::{Cluster, until};
 
 /// Writes another certificate of launchers, which ends in so many days; when that is, seconds of Unix time.
 fn renew(cluster: &Cluster, days: u64) -> i64 {
@@ -59,4 +60,24 @@ async fn a_launcher_dials_with_a_renewed_certificate_and_its_instances_stay() {
     cluster.crash_scheduler().await;
     until_it_ends(&cluster, ends_s).await;
     cluster.until(&id, "running").await;
+}
+
+#[tokio::test]
+async fn a_launcher_changes_its_log_levels_on_sighup_and_leaves_them_at_a_mistake() {
+    let mut cluster = Cluster::new(&[]).await;
+    let levels = cluster.site.path("levels");
+    std::fs::write(&levels, "v=0\n").unwrap();
+    let flag = levels.display().to_string();
+    cluster.launch_logged("node-a", &["--log-levels", &flag]);
+    cluster.ready(&["node-a"]).await;
+    let log = cluster.site.path("node-a.log");
+    let says = |text: &str| std::fs::read_to_string(&log).unwrap().contains(text);
+    std::fs::write(&levels, "v=0\nlauncher=1\n").unwrap();
+    cluster.signal_launcher("node-a", Signal::HUP);
+    until("the new levels", || says("log levels: v=0, launcher=1")).await;
+    std::fs::write(&levels, "launcher=loud\n").unwrap();
+    cluster.signal_launcher("node-a", Signal::HUP);
+    let mistake = format!("cannot use the log levels in {flag}: line 1: expected v=N");
+    until("the mistake", || says(&mistake)).await;
+    cluster.ready(&["node-a"]).await;
 }

@@ -9,7 +9,7 @@ use crate::world::{Cluster, until};
 #[tokio::test]
 async fn a_stopped_scheduler_is_noticed_by_its_launcher_and_what_runs_is_found_when_it_goes_on() {
     let mut cluster = Cluster::new(&[]).await;
-    cluster.launch_logged("node-a");
+    cluster.launch_logged("node-a", &[]);
     cluster.ready(&["node-a"]).await;
     let program = Program::new(&cluster, "program");
     let id = cluster

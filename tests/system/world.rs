@@ -196,8 +196,8 @@ impl Cluster {
     }
 
     /// Starts a launcher whose log is in a file beside its directory.
-    pub(crate) fn launch_logged(&mut self, name: &str) {
-        let mut command = self.launcher(name, &[]);
+    pub(crate) fn launch_logged(&mut self, name: &str, flags: &[&str]) {
+        let mut command = self.launcher(name, flags);
         let log = std::fs::File::create(self.site.path(&format!("{name}.log"))).unwrap();
         command.stderr(log);
         self.spawn(name, command);
