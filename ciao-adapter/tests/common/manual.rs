@@ -12,6 +12,7 @@ const COMMON: &[&str] = &[
     "--version",
     "--v",
     "--vmodule",
+    "--log-levels",
     "--logtostderr",
     "--alsologtostderr",
     "--stderrthreshold",
