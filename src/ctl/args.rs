@@ -27,6 +27,7 @@ pub use images::{ImagesArgs, ImagesCommand, PushArgs};
 pub use lifecycle::{CordonArgs, DrainArgs, HistoryArgs, LifecycleArgs, MigrateArgs, UpdateArgs};
 pub use list::{HistoryFormat, InstanceListArgs, ListArgs, ListFormat, NodeListArgs, WideListArgs};
 pub use placement::PlacementArgs;
+pub use run_limits::RunLimitArgs;
 pub use sections::{AggregateCommand, EntryArgs, NameArgs, TenantCommand};
 pub use set::{MAX_REPLICAS, SetCommand, SetName};
 pub use tools::{ContextCommand, DescribeCommand, LogsArgs, TopArgs};
@@ -388,6 +389,9 @@ pub struct RunArgs {
     /// Where it may run.
     #[command(flatten)]
     pub placement: PlacementArgs,
+    /// What its launcher does about it while it runs.
+    #[command(flatten)]
+    pub limits: RunLimitArgs,
 }
 
 /// `ciaoctl explain`.
@@ -432,6 +436,9 @@ pub struct ExplainArgs {
     /// Instead of a file: where it may run.
     #[command(flatten)]
     pub placement: PlacementArgs,
+    /// Instead of a file: what its launcher is to do about it while it runs.
+    #[command(flatten)]
+    pub limits: RunLimitArgs,
 }
 
 /// `ciaoctl delete` and `ciaoctl stop`.

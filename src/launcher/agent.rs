@@ -29,6 +29,7 @@ mod ends;
 mod instances;
 mod kept;
 mod lease;
+mod memory;
 mod messages;
 mod pressure;
 mod record;
@@ -281,6 +282,14 @@ pub enum AgentAction {
     /// Let every process of the workload go on; answer with [`Input::Thawed`]. Of one that is not frozen: nothing but the
     /// answer.
     Thaw(String),
+    /// Look whether the processes of a workload hold more memory than that together, in MiB, where nothing but each of them
+    /// is limited; if so, have it end for that: [`Input::Exited`] says so then.
+    CheckMemory {
+        /// Its identifier.
+        instance: String,
+        /// What it may have.
+        mem_mb: i64,
+    },
     /// Set what the workload may take; answer with [`Input::LimitsSet`].
     SetLimits {
         /// Its identifier.
@@ -419,7 +428,10 @@ pub struct Agent {
 /// The state of the connection.
 #[derive(Debug)]
 enum Link {
-    Down,
+    Down {
+        /// When the machine is looked at next: what runs is watched also while nobody is told of it.
+        look_at: Option<Instant>,
+    },
     Up {
         /// Whether the scheduler records ends.
         records_ends: bool,
@@ -462,7 +474,7 @@ impl Agent {
             exits: 0,
             kept: kept::KeptRunsReport::default(),
             lease: lease::Lease::default(),
-            link: Link::Down,
+            link: Link::Down { look_at: None },
             traces: Vec::new(),
             images: Vec::new(),
             storage_fault: None,
@@ -480,7 +492,7 @@ impl Agent {
                 records_ends,
             } => self.connected(now, &configuration, records_ends),
             Input::Written(frames) => self.written(frames),
-            Input::Disconnected => self.disconnected(),
+            Input::Disconnected => self.disconnected(now),
             Input::Command(command) => self.command(now, command),
             Input::Started { instance } => self.started(now, &instance),
             Input::StartFailed {
@@ -527,10 +539,7 @@ impl Agent {
     /// When to call [`Agent::handle`] with [`Input::Tick`] at the latest, if nothing else happens.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let report = match &self.link {
-            Link::Up { report_at, .. } if !self.sampling => Some(*report_at),
-            _ => None,
-        };
+        let report = self.sample_at();
         let instances = self.instances.first_deadline();
         let lease = self.lease_timeout();
         report.into_iter().chain(instances).chain(lease).min()
@@ -557,8 +566,11 @@ impl Agent {
         self.report_ends();
     }
 
-    fn disconnected(&mut self) {
-        self.link = Link::Down;
+    fn disconnected(&mut self, now: Instant) {
+        let look_at = now + self.settings.report_interval;
+        self.link = Link::Down {
+            look_at: Some(look_at),
+        };
         self.lease.disconnected();
     }
 
@@ -575,10 +587,7 @@ impl Agent {
         self.end_lease(now);
         self.kill_the_late(now);
         self.restart_the_due(now);
-        if let Link::Up { report_at, .. } = &self.link
-            && *report_at <= now
-            && !self.sampling
-        {
+        if self.sample_at().is_some_and(|at| at <= now) {
             self.sampling = true;
             self.order(AgentAction::Sample);
         }

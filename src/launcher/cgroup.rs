@@ -145,6 +145,11 @@ impl Tree {
         Self::at(path)
     }
 
+    /// Whether its groups limit memory.
+    pub(crate) fn limits_memory(&self) -> bool {
+        self.memory
+    }
+
     /// The group for an instance of this node.
     pub(crate) fn group(&self, node: Uuid, instance: &str) -> Cgroup {
         Cgroup {
@@ -204,6 +209,13 @@ impl Cgroup {
     fn held_bytes(&self) -> u64 {
         let stat = fs::read_to_string(self.path.join("memory.stat")).unwrap_or_default();
         value_of(&stat, "anon").unwrap_or(0)
+    }
+
+    /// How many of its processes the kernel has killed because the group had reached its limit of memory; `None` where it
+    /// does not say.
+    pub(crate) fn memory_kills(&self) -> Option<u64> {
+        let events = fs::read_to_string(self.path.join("memory.events")).ok()?;
+        value_of(&events, "oom_kill")
     }
 
     /// The most memory that the group has held at a time, in bytes; `None` before Linux 5.19.

@@ -38,6 +38,12 @@ pub(crate) enum Request {
     Thaw,
     /// Set what the workload may take.
     Limit(Limits),
+    /// End it, because it holds so much memory, in KiB, and may not. Supervisors of earlier launchers do not know this: the
+    /// answer is an error, and it goes on.
+    EndForMemory {
+        /// What its processes hold together.
+        held_kib: u64,
+    },
 }
 
 /// What became of it; `Err` = nothing changed, and why, for people.

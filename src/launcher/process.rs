@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tracing::{debug, error};
+use tracing::{debug, error, warn};
 
 use super::agent::{AgentAction, Input, LaunchFault, NodeClock, ProcessFate, Ran, Workload};
 use super::backlog::Backlog;
@@ -35,6 +35,7 @@ use super::kept::{Shelf, Surplus};
 use super::lease::LeaseWriter;
 use super::limits::Limits;
 use super::orphans::{self, DIR_VARIABLE};
+use super::procfs;
 use super::readers::Readers;
 use super::state::StateDir;
 use super::supervise::KILL_WORKLOAD;
@@ -207,6 +208,7 @@ impl Processes {
                     result,
                 });
             }
+            AgentAction::CheckMemory { instance, mem_mb } => self.check_memory(instance, mem_mb),
             AgentAction::ExtendLease(until) => self.extend_lease(now, until),
             AgentAction::Persist(record) => self.state.save(now, record),
             AgentAction::Forget(id) => self.state.forget(now, id),
@@ -313,6 +315,35 @@ impl Processes {
             let _ = events
                 .send(ProcessEvent::Other(told(instance, answer)))
                 .await;
+        });
+    }
+
+    /// Finds out what the processes of an instance hold together, and has its supervisor end it where that is too much. A
+    /// cgroup that limits memory needs no such look.
+    fn check_memory(&self, instance: String, mem_mb: i64) {
+        let is_limited = self.tree.as_ref().is_some_and(Tree::limits_memory);
+        let Some(supervisor) = self.supervisors.get(&instance).filter(|_| !is_limited) else {
+            return;
+        };
+        let (pid, dir) = (supervisor.pid, self.state().instance(&instance));
+        let limits = Limits { mem_mb, vcpus: 0 };
+        tokio::spawn(async move {
+            let look = move || procfs::memory_below(Path::new("/proc"), pid);
+            let held = tokio::task::spawn_blocking(look).await.unwrap_or(0);
+            if held <= limits.memory_bytes() {
+                return;
+            }
+            warn!(
+                event = "instance_out_of_memory",
+                instance,
+                held_mb = held >> 20,
+                mem_mb,
+                "an instance holds more memory than it may; it is ended"
+            );
+            let held_kib = held >> 10;
+            if let Err(error) = control::ask(&dir, Request::EndForMemory { held_kib }).await {
+                debug!(instance, error, "not ended for its memory");
+            }
         });
     }
 

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -125,6 +126,44 @@ impl ProcessId {
         let is_it = stat.start_ticks == self.start_ticks && boot_id().as_ref() == Some(&self.boot);
         is_it && !stat.has_ended()
     }
+}
+
+/// Memory that the processes below this one hold together and the kernel cannot take back, in bytes: private pages, shared
+/// memory and swap, of what several share the part of each. `proc` is where that is read (`/proc`).
+///
+/// Where a process does not let its pages be counted (`smaps_rollup`), its private pages count in full.
+pub(crate) fn memory_below(proc: &Path, supervisor: i32) -> u64 {
+    let held = |process: ProcStat| held_by(&proc.join(process.pid.to_string()));
+    descendants(supervisor).into_iter().map(held).sum()
+}
+
+/// The same of one process, by its directory.
+fn held_by(dir: &Path) -> u64 {
+    const COUNTED: [&str; 3] = ["Pss_Anon:", "Pss_Shmem:", "SwapPss:"];
+    let kib = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let is_counted = words.next().is_some_and(|name| COUNTED.contains(&name));
+        words.next().filter(|_| is_counted)?.parse::<u64>().ok()
+    };
+    if let Ok(rollup) = fs::read_to_string(dir.join("smaps_rollup")) {
+        return rollup
+            .lines()
+            .filter_map(kib)
+            .sum::<u64>()
+            .saturating_mul(1024);
+    }
+    // Size, resident and shared, in pages.
+    let statm = fs::read_to_string(dir.join("statm")).unwrap_or_default();
+    let pages: Vec<u64> = statm
+        .split(' ')
+        .filter_map(|it| it.trim().parse().ok())
+        .collect();
+    let private = match pages.get(1..3) {
+        Some([resident, shared]) => resident.saturating_sub(*shared),
+        _ => 0,
+    };
+    let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
+    private.saturating_mul(page)
 }
 
 /// The present boot (`/proc/sys/kernel/random/boot_id`).
@@ -255,6 +294,22 @@ mod tests {
         });
         assert_eq!(found.len(), processes.len());
         assert!(looks.get() <= LEN, "{}", looks.get());
+    }
+
+    #[test]
+    fn memory_is_what_a_process_shares_with_none_and_its_part_of_the_rest() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = || super::held_by(dir.path());
+        assert_eq!(held(), 0, "it has ended");
+        std::fs::write(dir.path().join("statm"), "5000 900 300 10 0 400 0\n").unwrap();
+        let page = u64::try_from(rustix::param::page_size()).unwrap();
+        assert_eq!(held(), 600 * page);
+        // As recorded of a worker that shares most of its pages with its parent.
+        let rollup = "55d0c0e00000-7ffd3a5fe000 ---p 00000000 00:00 0    [rollup]\nRss:      102400 kB\nPss:       30720 kB\n\
+            Pss_Dirty:  20480 kB\nPss_Anon:  18432 kB\nPss_File:  10240 kB\nPss_Shmem:  2048 kB\nSwap:       4096 kB\n\
+            SwapPss:    1024 kB\nLocked:        0 kB\n";
+        std::fs::write(dir.path().join("smaps_rollup"), rollup).unwrap();
+        assert_eq!(held(), (18_432 + 2048 + 1024) * 1024);
     }
 
     #[test]

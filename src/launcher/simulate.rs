@@ -124,8 +124,8 @@ impl Simulated {
         match order {
             AgentAction::Spawn(workload) => self.start(*workload),
             AgentAction::Respawn(respawn) => self.run(respawn.instance),
-            // What it starts, it has started; and how a run ended it has told.
-            AgentAction::Abandon(_) | AgentAction::Clear(_) => {}
+            // What it starts, it has started; how a run ended it has told; and none takes more than it asked for.
+            AgentAction::Abandon(_) | AgentAction::Clear(_) | AgentAction::CheckMemory { .. } => {}
             AgentAction::Terminate(id) => self.end(id, TERMINATED),
             AgentAction::Kill(id) => self.end(id, KILLED),
             AgentAction::Freeze(instance) => self.freeze(instance),

@@ -32,6 +32,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
 use super::agent::{Ran, Why};
+use super::cgroup::Cgroup;
 use super::control::{Answer, Asked, ControlSocket, Request};
 use super::files::{
     Ended, InstanceDir, Launch, Obstacle, Reserved, Supervision, create_json, read_json, write_json,
@@ -301,7 +302,10 @@ impl Watch {
                     let ending = self.ask != Ask::None;
                     self.job = Some(Box::pin(serve(asked, self.processes.clone(), ending)));
                 }
-                () = done(&mut self.job) => self.job = None,
+                () = done(&mut self.job) => {
+                    self.job = None;
+                    self.end_for_memory();
+                }
                 () = self.limit.over(&self.processes), if self.ask == Ask::None => self.end_in_time(),
                 () = self.limit.grace_over(), if self.ask != Ask::Kill => self.asked(Some(Ask::Kill)),
                 _ = look.tick() => self.output.limit(),
@@ -310,10 +314,14 @@ impl Watch {
         // The cgroup, which is asked, is removed next.
         let mut ran = figures::of_ended(self.processes.group(), self.began);
         ran.counted_ms = u64::try_from(self.limit.counted(&self.processes).as_millis()).ok();
-        ran.why = self.why;
+        ran.peak_kib = ran.peak_kib.max(self.processes.held_too_much());
+        let kills = self.processes.group().and_then(Cgroup::memory_kills);
         self.processes.gone().await;
         ran.output_bytes = Some(self.output.finish());
         let code = self.status.and_then(exit_code);
+        // A workload that went on without what was killed, and did what it was to, has not ended for that.
+        let is_short = self.by_itself && code != Some(0) && kills.is_some_and(|kills| kills > 0);
+        ran.why = self.why.or(is_short.then_some(Why::Oom));
         let ended = match code.filter(|_| self.by_itself) {
             Some(code) => Ended::ByItself(code),
             None => Ended::Exited(code),
@@ -345,6 +353,14 @@ impl Watch {
                 self.ask = Ask::Kill;
                 self.signal_all(Signal::KILL);
             }
+        }
+    }
+
+    /// It was found to hold too much memory: then all of it is killed.
+    fn end_for_memory(&mut self) {
+        if self.processes.held_too_much().is_some() && self.ask == Ask::None {
+            self.why = Some(Why::Oom);
+            self.asked(Some(Ask::Kill));
         }
     }
 
@@ -428,6 +444,10 @@ async fn serve(mut asked: Asked, processes: Processes, ending: bool) {
         _ if ending => Err("it is being ended".to_owned()),
         Request::Freeze => freeze(&processes).await,
         Request::Thaw => processes.go_on().map_err(|error| error.to_string()),
+        Request::EndForMemory { held_kib } => {
+            processes.hold_too_much(held_kib);
+            Ok(())
+        }
         Request::Limit(limits) => processes
             .limit(limits)
             .await

@@ -253,3 +253,31 @@ async fn a_restart_is_done_by_the_next_launcher_where_this_one_is_gone() {
     peer.stats(is_counted).await;
     assert!(runs(second));
 }
+
+/// Three processes that each hold less than their instance may have, and more together, once there is a file.
+const GREEDY: &str = "echo $$; while ! [ -e ../go ]; do sleep 0.02; done; \
+    for n in 1 2 3; do (head -c 40000000 /dev/zero; exec sleep 1000) | tail > /dev/null & done; wait";
+
+#[tokio::test]
+async fn processes_that_hold_too_much_memory_together_end_their_instance_also_while_it_is_cut_off()
+{
+    let (world, _launcher, mut peer) = World::connected(&[]).await;
+    let go = |id: &str| std::fs::write(world.state_dir().join("instances").join(id).join("go"), "");
+    for id in ["a", "b"] {
+        peer.shell(id, GREEDY).await;
+        peer.listed(id, "active").await;
+    }
+    go("a").unwrap();
+    let end = peer.end().await;
+    assert_eq!((end.exit_code, end.exited), (Some(-9), true));
+    assert_eq!(end.facts.why, EndWhy::Oom);
+    assert!(end.facts.peak_kib.unwrap() > 80 * 1024, "{:?}", end.facts);
+    let pid = world.pids("b", 1).await[0];
+    assert!(runs(pid));
+    drop(peer);
+    go("b").unwrap();
+    until("its end", || !runs(pid)).await;
+    let mut peer = world.admit().await;
+    let end = peer.end().await;
+    assert_eq!((end.exit_code, end.facts.why), (Some(-9), EndWhy::Oom));
+}

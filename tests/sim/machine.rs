@@ -283,8 +283,8 @@ impl World {
                 machine.ended.remove(&named(&id));
                 machine.exit_files.remove(&named(&id));
             }
-            // No START here names an image.
-            AgentAction::Abandon(_) => {}
+            // No START here names an image, and no process takes more than it may.
+            AgentAction::Abandon(_) | AgentAction::CheckMemory { .. } => {}
             AgentAction::Forget(id) => {
                 let instance = named(&id);
                 machine.records.remove(&id);

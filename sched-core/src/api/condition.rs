@@ -53,6 +53,9 @@ pub enum Unwell {
     InstanceLost(NamedInstance, Box<str>, Option<u64>),
     /// An instance was tried on so many nodes, and waits.
     InstanceFails(NamedInstance, usize),
+    /// An instance's program ends again and again on the node of this name: started again so often, and the exit status of
+    /// the latest end, or minus the signal.
+    CrashLoop(NamedInstance, Box<str>, u32, Option<i64>),
     /// So many instances of a set have ended by themselves, the latest with this exit status, and so many live.
     Set {
         /// Its name.
@@ -123,6 +126,7 @@ impl Unwell {
             Self::TwoMachines(..) => "uuid_used_twice",
             Self::InstanceLost(..) => "instance_lost",
             Self::InstanceFails(..) => "instance_fails",
+            Self::CrashLoop(..) => "crash_loop",
             Self::Set { .. } => "set_crashed",
             Self::PeerCertificate { .. } | Self::OwnCertificate(..) => "certificate",
             Self::ReloadRefused(_) => "reload_refused",

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use indexmap::IndexMap;
+use sched_model::RunProgress;
 
 use crate::api::ids::InstanceId;
 use crate::api::input::{InstanceReport, InstanceState};
@@ -86,6 +87,8 @@ pub(crate) struct Ledger {
     stats_count: u64,
     /// Processors that its instances use, as the latest STATS says, in per cent of one.
     cpu_use: i64,
+    /// Rows of the latest STATS whose program ends again and again.
+    crash_loops: usize,
 }
 
 impl Ledger {
@@ -101,7 +104,18 @@ impl Ledger {
             contested: IndexMap::new(),
             stats_count: 0,
             cpu_use: 0,
+            crash_loops: 0,
         }
+    }
+
+    /// The entries whose program ends again and again, as the latest STATS says. Costs nothing where there are none.
+    pub(crate) fn crash_loops(&self) -> impl Iterator<Item = (&InstanceId, &RunProgress)> {
+        let none = self.crash_loops == 0;
+        let entries = self
+            .entries
+            .iter_from(if none { self.entries.len() } else { 0 });
+        let progress = entries.filter_map(|(instance, entry)| Some((instance, entry.progress()?)));
+        progress.filter(|(_, progress)| progress.is_crash_loop())
     }
 
     /// Processors that its instances use, as the latest STATS says, in per cent of one.
@@ -332,7 +346,7 @@ impl Ledger {
     ) -> StatsOutcome {
         let mut outcome = StatsOutcome::default();
         self.stats_count += 1;
-        self.cpu_use = 0;
+        (self.cpu_use, self.crash_loops) = (0, 0);
         // An original launcher's empty list may only mean that it has not looked yet.
         let is_evidence = misses.starts_seen.is_some() || self.has_listed || !reports.is_empty();
         self.has_listed |= !reports.is_empty();
@@ -369,6 +383,8 @@ impl Ledger {
             let took = now.saturating_duration_since(entry.since());
             outcome.confirmed.note(took);
         }
+        let progress = report.run.as_deref();
+        self.crash_loops += usize::from(progress.is_some_and(RunProgress::is_crash_loop));
         let measured = self.sums.measured;
         let is_news = self
             .sums

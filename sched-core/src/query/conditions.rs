@@ -224,6 +224,12 @@ impl Sight<'_> {
                 list.add(Unwell::DiskFull(named(node), left, total), None);
             }
         }
+        for (instance, progress) in node.ledger().crash_loops() {
+            let named = self.named_instance(instance);
+            let (restarts, code) = (progress.restarts, progress.last_exit_code);
+            let what = Unwell::CrashLoop(named, node.hostname().into(), restarts, code);
+            list.add(what, None);
+        }
         if node.is_short_of_memory() {
             list.add(Unwell::ShortOfMemory(named(node)), None);
         }

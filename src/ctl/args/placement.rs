@@ -10,7 +10,6 @@ use proto_frames::payload::scheduling::{MAX_ATTEMPTS, MAX_PRIORITY, MAX_QUEUE, S
 use proto_frames::payload::{Expression, Group, GroupPolicy, Near, OnNodeLoss, Scheduling, Span};
 
 use super::lifecycle::span;
-use super::run_limits::RunLimitArgs;
 
 /// Options of the commands that make a START by themselves.
 #[derive(Debug, Clone, Args)]
@@ -73,9 +72,6 @@ pub struct PlacementArgs {
         value_parser = PossibleValuesParser::new(OnNodeLoss::KNOWN).map(|word| OnNodeLoss::from(&*word))
     )]
     pub on_node_loss: Option<OnNodeLoss>,
-    /// What its launcher does about it while it runs.
-    #[command(flatten)]
-    pub limits: RunLimitArgs,
 }
 
 /// Where the help has the options that outlast the placement.
@@ -100,9 +96,6 @@ impl PlacementArgs {
             attempts: self.attempts,
             relocate: self.relocate.then_some(true),
             on_node_loss: self.on_node_loss.clone().unwrap_or_default(),
-            time_limit: self.limits.time_limit,
-            stop: self.limits.stop(),
-            restart: self.limits.restart(),
             ..Scheduling::default()
         };
         for (name, amount) in &self.resource {

@@ -7,7 +7,9 @@ use proto_frames::payload::scheduling::limits::{
     MAX_BACKOFF, MAX_GRACE, MAX_RESTART_WINDOW, MAX_RESTARTS, MAX_TIME_LIMIT, MIN_BACKOFF,
     MIN_TIME_LIMIT,
 };
-use proto_frames::payload::{Backoff, RestartPolicy, RestartWhen, Span, Stop, StopSignal};
+use proto_frames::payload::{
+    Backoff, RestartPolicy, RestartWhen, Scheduling, Span, Stop, StopSignal,
+};
 
 use super::lifecycle::span;
 use super::placement::LIFE;
@@ -54,8 +56,20 @@ pub struct RunLimitArgs {
 }
 
 impl RunLimitArgs {
+    /// What they and others say of a START; `None` for nothing.
+    #[must_use]
+    pub fn add_to(&self, scheduling: Option<Scheduling>) -> Option<Scheduling> {
+        let all = Scheduling {
+            time_limit: self.time_limit,
+            stop: self.stop(),
+            restart: self.restart(),
+            ..scheduling.unwrap_or_default()
+        };
+        (all != Scheduling::default()).then_some(all)
+    }
+
     /// How it is asked to end, if that is said.
-    pub(super) fn stop(&self) -> Option<Stop> {
+    fn stop(&self) -> Option<Stop> {
         let is_said = self.stop_signal.is_some() || self.stop_grace.is_some();
         is_said.then(|| Stop {
             signal: self.stop_signal.clone().unwrap_or_default(),
@@ -64,7 +78,7 @@ impl RunLimitArgs {
     }
 
     /// Whether it is started again, if that is said.
-    pub(super) fn restart(&self) -> Option<RestartPolicy> {
+    fn restart(&self) -> Option<RestartPolicy> {
         Some(RestartPolicy {
             when: self.restart.clone()?,
             max: self.restart_max,
@@ -117,13 +131,7 @@ mod tests {
     fn parsed(words: &[&str]) -> Result<Scheduling, String> {
         let words = std::iter::once("x").chain(words.iter().copied());
         let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
-        let said = Scheduling {
-            time_limit: line.limits.time_limit,
-            stop: line.limits.stop(),
-            restart: line.limits.restart(),
-            ..Scheduling::default()
-        };
-        Ok(said)
+        Ok(line.limits.add_to(None).unwrap_or_default())
     }
 
     #[test]

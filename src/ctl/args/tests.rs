@@ -63,6 +63,7 @@ fn what_makes_no_sense_is_refused() {
         "ciaoctl explain --mem 64 a.yaml",
         "ciaoctl explain --tenant t a.yaml",
         "ciaoctl explain --prefer ssd=1 a.yaml",
+        "ciaoctl explain --time-limit 1h a.yaml",
         "ciaoctl nodes --selector node.load<2",
         "ciaoctl update i1",
         "ciaoctl update i1 --move",
@@ -111,6 +112,7 @@ fn explain_takes_files_or_a_description() {
         "ciaoctl explain --cpus 0 --node n",
         "ciaoctl explain --disk 1024",
         "ciaoctl explain --require ssd=1",
+        "ciaoctl explain --time-limit 1h",
     ] {
         parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
     }

@@ -279,6 +279,8 @@ fn instance_sections(view: &InstanceView, is_there: bool) -> Vec<(&'static str, 
                     number(view.deadline_ms.map(span_of_ms)),
                 ),
                 ("tried", number(view.attempts.map(|it| it.to_string()))),
+                ("restarts", restarts_of(view)),
+                ("time limit", time_limit_of(view)),
                 (
                     if is_there { "known for" } else { "ended" },
                     match is_there {
@@ -296,6 +298,37 @@ fn instance_sections(view: &InstanceView, is_there: bool) -> Vec<(&'static str, 
         sections.push(("Resources", resources_of(view)));
     }
     sections
+}
+
+/// How often an instance was started again on its node, how its latest run ended, and when it is tried next.
+fn restarts_of(view: &InstanceView) -> String {
+    let Some(progress) = view.progress.as_deref() else {
+        return String::new();
+    };
+    let last = progress
+        .last_exit_code
+        .map(|code| exit_of(Some(code), None));
+    let next = progress.next_try_ms.and_then(|ms| i64::try_from(ms).ok());
+    let last = last.map_or_else(String::new, |last| {
+        format!(", the latest run ended with {last}")
+    });
+    let next = next.map_or_else(String::new, |ms| {
+        format!(", the next in {}", span_of_ms(ms))
+    });
+    match (progress.restarts, last.is_empty() && next.is_empty()) {
+        (0, true) => String::new(),
+        (restarts, _) => format!("{restarts}{last}{next}"),
+    }
+}
+
+/// How much of its time limit an instance has used.
+fn time_limit_of(view: &InstanceView) -> String {
+    let span = |ms: Option<u64>| Some(span_of_ms(i64::try_from(ms?).ok()?));
+    let progress = view.progress.as_deref();
+    let of = progress.and_then(|it| Some((span(it.time_used_ms)?, span(it.time_limit_ms)?)));
+    of.map_or_else(String::new, |(used, limit)| {
+        format!("{used} used of {limit}")
+    })
 }
 
 /// What an instance asked for, and uses of it.

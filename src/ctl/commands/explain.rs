@@ -44,7 +44,7 @@ pub fn read(args: &ExplainArgs, out: &mut Output<'_>) -> Result<Vec<StartRequest
 /// Amounts that are not given are 0: then only the other requirements decide.
 fn described(args: &ExplainArgs, placement: &PlacementArgs) -> Result<StartRequest, CommandError> {
     let amounts = (args.mem.unwrap_or(0), args.cpus.unwrap_or(0));
-    let start = start::shaped(amounts, &args.shape, placement)?;
+    let start = start::shaped(amounts, &args.shape, (placement, &args.limits))?;
     start::request(DESCRIBED.into(), start)
 }
 

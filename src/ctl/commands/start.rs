@@ -11,7 +11,9 @@ use proto_frames::Uuid;
 use proto_frames::payload::{Payload, Requirements, Start, Storage, Topic, peek};
 use tokio::time::Instant;
 
-use crate::ctl::args::{PlacementArgs, RunArgs, ShapeArgs, StartArgs, SubmitArgs, WaitFor};
+use crate::ctl::args::{
+    PlacementArgs, RunArgs, RunLimitArgs, ShapeArgs, StartArgs, SubmitArgs, WaitFor,
+};
 use crate::ctl::client::{Client, ClientError};
 use crate::ctl::commands::wait::{
     Following, News, Reconnect, attend, conclude, note, tell, watch_over,
@@ -318,7 +320,11 @@ fn start_of(args: &RunArgs) -> Result<Start, CommandError> {
         command: args.program.clone(),
         env: args.env.iter().cloned().collect(),
         working_dir: args.dir.clone().unwrap_or_default(),
-        ..shaped((args.mem, args.cpus), &args.shape, &args.placement)?
+        ..shaped(
+            (args.mem, args.cpus),
+            &args.shape,
+            (&args.placement, &args.limits),
+        )?
     };
     if let Some(name) = &args.name {
         start
@@ -339,7 +345,7 @@ fn start_of(args: &RunArgs) -> Result<Start, CommandError> {
 pub fn shaped(
     (mem_mb, vcpus): (i64, i64),
     args: &ShapeArgs,
-    placement: &PlacementArgs,
+    (placement, limits): (&PlacementArgs, &RunLimitArgs),
 ) -> Result<Start, CommandError> {
     const MIB_PER_GIB: i64 = 1024;
     let local_disk = |gib| Storage {
@@ -358,7 +364,7 @@ pub fn shaped(
             ..Requirements::default()
         },
         storage: (gib > 0).then(|| local_disk(gib)).into_iter().collect(),
-        scheduling: placement.scheduling().map_err(CommandError::Usage)?,
+        scheduling: limits.add_to(placement.scheduling().map_err(CommandError::Usage)?),
         ..Start::default()
     })
 }

@@ -3,7 +3,7 @@
 //!
 //! All forms show an [`InstanceView`], which is what the scheduler answers to a query, and give the same JSON.
 
-use proto_frames::payload::{InstanceView, PlacementState};
+use proto_frames::payload::{InstanceView, PlacementState, RunProgress};
 use serde_json::{Value, json};
 
 use super::{Column, Columns, Form, Row, Wide, known, list, of};
@@ -100,8 +100,36 @@ impl Row for InstanceView {
             "name": text(&self.name),
             "tenant_uuid": text(&self.tenant),
             "program": text(&self.program),
+            "progress": self.progress.as_deref().map(progress_json),
         })
     }
+}
+
+/// Restarts and time of an instance, with all keys.
+fn progress_json(progress: &RunProgress) -> Value {
+    json!({
+        "restarts": progress.restarts,
+        "last_exit_code": progress.last_exit_code,
+        "next_try_ms": progress.next_try_ms,
+        "time_used_ms": progress.time_used_ms,
+        "time_limit_ms": progress.time_limit_ms,
+    })
+}
+
+/// When it is started again, after how many times and what: `restarts in 15s, after 4 and exit 1`; `None` where it does not
+/// wait for that.
+fn next_try(view: &InstanceView) -> Option<String> {
+    let progress = view.progress.as_deref()?;
+    let next = i64::try_from(progress.next_try_ms?).ok()?;
+    let last = progress.last_exit_code;
+    let last = last.map_or_else(String::new, |code| {
+        format!(" and exit {}", exit_of(Some(code), None))
+    });
+    Some(format!(
+        "restarts in {}, after {}{last}",
+        span_of_ms(next),
+        progress.restarts
+    ))
 }
 
 /// The usual columns by a short name, for the same reason as `NODE` of the table of nodes.
@@ -300,6 +328,7 @@ fn why(view: &InstanceView, id: &dyn Fn(&str) -> String) -> String {
         return format!("given up in {}: {why}", span_of_ms(left));
     }
     match (view.waits_for.as_str(), view.target_node_uuid.as_str()) {
+        ("", "") => next_try(view).unwrap_or_default(),
         (why, "") => why.to_owned(),
         ("", target) => format!("to {}", id(target)),
         (why, target) => format!("to {}: {why}", id(target)),

@@ -368,7 +368,7 @@ impl Agent {
         let state = instance.state;
         let is_over_time = instance.is_over_time();
         // It was sent no signal, also where its lease had just run out; or it was, because it had no right to go on.
-        let is_its_own = by_itself && code.is_some() || is_over_time;
+        let is_its_own = by_itself && code.is_some() || is_over_time || instance.is_oom();
         let would_restart = !is_over_time && instance.wants_restart(code);
         match state {
             InstancePhase::Stopping { outcome, .. }

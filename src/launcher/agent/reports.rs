@@ -116,6 +116,7 @@ impl Agent {
             instance.usage = usage.get(id).copied().filter(|_| instance.is_live());
             instance.is_measured |= instance.usage.is_some_and(|usage| usage.mem_mb != UNKNOWN);
         });
+        self.check_memory(now, usage);
         self.feel_pressure(host.pressure);
         let interval = self.settings.report_interval;
         if let Link::Up {

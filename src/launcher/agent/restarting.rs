@@ -63,6 +63,11 @@ impl Instance {
         self.terms.is_over_time
     }
 
+    /// Whether it was ended because it held too much memory.
+    pub(super) fn is_oom(&self) -> bool {
+        self.ran.why == Some(Why::Oom)
+    }
+
     /// Whether its START says that it is started again after an end with this code.
     pub(super) fn wants_restart(&self, code: Option<i32>) -> bool {
         self.terms.restart.is_some_and(|rule| rule.wants(code))

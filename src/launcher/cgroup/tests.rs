@@ -133,3 +133,24 @@ fn the_own_group_is_found_under_the_mount_of_cgroup_2() {
     );
     assert_eq!(place("4:memory:/x\n", mounts), None);
 }
+
+#[test]
+fn kills_for_memory_are_read_of_the_group_and_of_none_where_it_does_not_say() {
+    let root = tempfile::tempdir().unwrap();
+    let group = Cgroup {
+        path: root.path().to_owned(),
+        memory: true,
+        cpu: true,
+    };
+    assert_eq!(group.memory_kills(), None);
+    // As a kernel has it: `oom` counts how often the limit was reached, `oom_kill` the processes.
+    let events = "low 0\nhigh 0\nmax 214\noom 3\noom_kill 2\noom_group_kill 1\n";
+    write(root.path().join("memory.events"), events).unwrap();
+    assert_eq!(group.memory_kills(), Some(2));
+    write(
+        root.path().join("memory.events"),
+        "low 0\noom 0\noom_kill 0\n",
+    )
+    .unwrap();
+    assert_eq!(group.memory_kills(), Some(0));
+}

@@ -36,6 +36,8 @@ pub(super) struct Processes {
     stopped: Rc<Cell<bool>>,
     /// Since when, on `CLOCK_BOOTTIME`, and how long they were before.
     frozen: Rc<Cell<(Duration, Duration)>>,
+    /// How much memory they were found to hold, in KiB, where that was too much.
+    too_much_kib: Rc<Cell<Option<u64>>>,
 }
 
 impl Processes {
@@ -45,7 +47,18 @@ impl Processes {
             limits: Rc::new(Cell::new(limits)),
             stopped: Rc::default(),
             frozen: Rc::default(),
+            too_much_kib: Rc::default(),
         }
+    }
+
+    /// Notes that they hold so much memory, in KiB, which is too much.
+    pub(super) fn hold_too_much(&self, kib: u64) {
+        self.too_much_kib.set(Some(kib));
+    }
+
+    /// How much memory they were found to hold, in KiB, where that was too much.
+    pub(super) fn held_too_much(&self) -> Option<u64> {
+        self.too_much_kib.get()
     }
 
     /// Whether they are stopped, or some may be.

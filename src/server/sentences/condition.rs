@@ -61,7 +61,9 @@ fn subject(what: &Unwell) -> (String, String) {
         | Unwell::Drained(node, _)
         | Unwell::Cordoned(node)
         | Unwell::TwoMachines(node, ..) => (node.uuid.to_string(), node.hostname.to_string()),
-        Unwell::InstanceLost(instance, ..) | Unwell::InstanceFails(instance, _) => {
+        Unwell::InstanceLost(instance, ..)
+        | Unwell::InstanceFails(instance, _)
+        | Unwell::CrashLoop(instance, ..) => {
             (instance.instance.to_string(), instance.name.to_string())
         }
         Unwell::Set { name, .. } => (name.to_string(), String::new()),
@@ -162,6 +164,20 @@ fn words(what: &Unwell, store: &StoreView) -> (String, String) {
                 format!("instance {} could not be started on {nodes} and waits", called(instance)),
                 "`ciaoctl history` says why each node could not start it; `ciaoctl explain --instance` why it waits"
                     .to_owned(),
+            )
+        }
+        Unwell::CrashLoop(instance, host, restarts, code) => {
+            let how = match code {
+                None => String::new(),
+                Some(signal @ ..0) => format!(", the latest time by signal {}", -signal),
+                Some(code) => format!(", the latest time with exit status {code}"),
+            };
+            (
+                format!(
+                    "instance {} ends again and again on {host}: it was started again {restarts} times and has ended{how}",
+                    called(instance)
+                ),
+                "`ciaoctl output` shows what it says; `ciaoctl delete` ends it".to_owned(),
             )
         }
         Unwell::Set { name, ended, living, exit_code } => {

@@ -446,3 +446,39 @@ fn each_instance_has_the_grace_that_its_start_says() {
     world.advance(MINUTE - GRACE);
     assert_eq!(world.orders(), [AgentAction::Kill("long".to_owned())]);
 }
+
+#[test]
+fn what_seems_to_hold_too_much_memory_is_looked_at_also_without_a_connection_and_ends_by_itself_for_that()
+ {
+    let mut world = World::connected();
+    world.running("a", 64);
+    let used = |mem_mb| Usage {
+        mem_mb,
+        disk_mb: 0,
+        cpu_percent: 0,
+    };
+    world.usage.insert("a".to_owned(), used(64));
+    world.handle(Input::Disconnected);
+    world.advance(INTERVAL * 2);
+    assert_eq!(world.orders(), []);
+    world.usage.insert("a".to_owned(), used(65));
+    world.advance(INTERVAL);
+    let look = AgentAction::CheckMemory {
+        instance: "a".to_owned(),
+        mem_mb: 64,
+    };
+    assert_eq!(world.orders(), [look]);
+    world.connect();
+    world.sent.clear();
+    world.handle(Input::Exited {
+        instance: "a".to_owned(),
+        code: Some(-9),
+        by_itself: false,
+        ran: Ran {
+            why: Some(Why::Oom),
+            ..Ran::default()
+        },
+    });
+    let (code, by_itself, facts) = world.end();
+    assert_eq!((code, by_itself, facts.why), (Some(-9), true, EndWhy::Oom));
+}
