@@ -58,6 +58,7 @@ pub use terms::{NodeClock, RunTerms, StopTerms, TimeUsed};
 pub use workloads::About;
 
 use instances::Instance;
+use workloads::images_of;
 
 /// Most instances a node takes at a time; its STATS (some 300 bytes an instance) must stay well under the largest
 /// payload a frame may carry (4 MiB).
@@ -355,15 +356,6 @@ pub struct Respawn {
     pub vcpus: i64,
     /// As in [`Workload`].
     pub time_left: Option<Duration>,
-}
-
-/// The digests of a program and of what it needs beside it, in this order; none where there is no such program.
-fn images_of(image: &str, more_images: &[String]) -> Vec<Digest> {
-    let Ok(program) = image.parse() else {
-        return Vec::new();
-    };
-    let more = more_images.iter().filter_map(|it| it.parse().ok());
-    std::iter::once(program).chain(more).collect()
 }
 
 /// What is asked for, or held: the demand of one instance.

@@ -27,6 +27,15 @@ pub struct About {
     pub program: String,
 }
 
+/// The digests of a program and of what it needs beside it, in this order; none where there is no such program.
+pub(super) fn images_of(image: &str, more_images: &[String]) -> Vec<Digest> {
+    let Ok(program) = image.parse() else {
+        return Vec::new();
+    };
+    let more = more_images.iter().filter_map(|it| it.parse().ok());
+    std::iter::once(program).chain(more).collect()
+}
+
 impl About {
     /// Whether nothing is known of it.
     pub(super) fn is_empty(&self) -> bool {
