@@ -9,7 +9,10 @@ use bytes::Bytes;
 use ciao_scheduler::server::{News, Opened, Store};
 use hdrhistogram::Histogram;
 use proto_frames::Uuid;
-use sched_core::{Change, Event, InstanceRecord, Record, RecordKey, Ticket};
+use proto_frames::payload::EndFilter;
+use sched_core::{
+    Change, Event, FactsRecord, InstanceRecord, Record, RecordKey, RunRecord, Ticket,
+};
 
 /// How long each figure is measured.
 const TIME: Duration = Duration::from_secs(5);
@@ -17,12 +20,21 @@ const TIME: Duration = Duration::from_secs(5);
 /// Different instances that changes are about: a long queue.
 const INSTANCES: u64 = 100_000;
 
+/// Ends on record: those of a large cluster's month.
+const ENDS: u64 = 1_000_000;
+
 /// Longest wait for the store to be closed.
 const CLOSING: Duration = Duration::from_secs(60);
 
 fn main() {
     // `cargo test --benches` wants to see that it runs.
     let is_test = std::env::args().any(|arg| arg == "--test");
+    let only_ends = std::env::args().any(|arg| arg == "ends");
+    let directory = tempfile::tempdir().expect("there is a temporary directory");
+    ends(directory.path(), if is_test { 100 } else { ENDS });
+    if only_ends {
+        return;
+    }
     let time = if is_test { Duration::ZERO } else { TIME };
     println!("waiting   commits/s   records/s   p50 ms   p99 ms");
     for waiting in [1, 64, 1024] {
@@ -34,6 +46,121 @@ fn main() {
         let directory = tempfile::tempdir().expect("there is a temporary directory");
         reopen(directory.path(), instances);
     }
+}
+
+/// Ends on record, and what a page of them with a filter costs: one that few of them meet, and one that most do.
+fn ends(directory: &Path, count: u64) {
+    let store = open(directory).start(|_| {}).expect("there is a thread");
+    let begun = Instant::now();
+    for first in (1..=count).step_by(1000) {
+        let numbers = first..(first + 1000).min(count + 1);
+        // The core remembers some 100 000 and has forgotten those before.
+        let forgotten = numbers.clone().filter_map(|it| it.checked_sub(100_000));
+        let forgotten = forgotten.map(|it| (RecordKey::Run(it), None));
+        let entries = numbers.map(ended).chain(forgotten);
+        store.push(Change {
+            ticket: Ticket(first),
+            entries: entries.collect(),
+        });
+        store.flush(CLOSING);
+    }
+    let written = begun.elapsed();
+    let (records, bytes) = store.ends_kept();
+    let file = std::fs::metadata(directory.join("store.redb")).map_or(0, |it| it.len());
+    println!(
+        "{records} ends in {:.1} s; {} bytes an end, {} in the file with the core's own table",
+        written.as_secs_f64(),
+        bytes / records.max(1),
+        file / records.max(1)
+    );
+    let of_node = Uuid::from_u128(77).to_string();
+    let filters = [
+        ("newest", EndFilter::default()),
+        (
+            "failed",
+            EndFilter {
+                state: "failed".to_owned(),
+                ..EndFilter::default()
+            },
+        ),
+        (
+            "one node of 1000",
+            EndFilter {
+                node: of_node,
+                ..EndFilter::default()
+            },
+        ),
+        (
+            "a name that there is once",
+            EndFilter {
+                name: "job-1".to_owned(),
+                ..EndFilter::default()
+            },
+        ),
+    ];
+    for (what, filter) in filters {
+        let (mut before, mut pages, mut found) = (None, 0_u32, 0);
+        let mut longest = Duration::ZERO;
+        let begun = Instant::now();
+        loop {
+            let asked = Instant::now();
+            let (rows, next) = store.ends(&filter, before, 500).expect("they can be read");
+            longest = longest.max(asked.elapsed());
+            (pages, found, before) = (pages + 1, found + rows.len(), next);
+            // All pages of those that many meet are much the same.
+            if before.is_none() || pages == 100 {
+                break;
+            }
+        }
+        println!(
+            "{what}: {found} found on {pages} pages in {:.0} ms; the slowest page {:.1} ms",
+            begun.elapsed().as_secs_f64() * 1000.0,
+            longest.as_secs_f64() * 1000.0
+        );
+    }
+    store.close(CLOSING);
+    drop(store);
+    let begun = Instant::now();
+    let store = open(directory).start(|_| {}).expect("there is a thread");
+    println!("opened in {:.0} ms", begun.elapsed().as_secs_f64() * 1000.0);
+    store.close(CLOSING);
+}
+
+/// A usual end; those long before are forgotten by the core, as it does.
+fn ended(number: u64) -> (RecordKey, Option<Record>) {
+    let event = |what: &str, before| Event {
+        at_ms: 1_795_000_000_000 + number - before,
+        what: what.into(),
+        node: Some(Uuid::from_u128(u128::from(number % 1000))),
+        ..Event::default()
+    };
+    let run = RunRecord {
+        instance: Uuid::from_u128(u128::from(number) << 64).to_string().into(),
+        at_ms: 1_795_000_000_000 + number,
+        node: Some(Uuid::from_u128(u128::from(number % 1000))),
+        hostname: format!("compute-{:04}", number % 1000).into(),
+        name: format!("job-{number}").into(),
+        tenant: Some(Uuid::from_u128(u128::from(number % 7)).to_string().into()),
+        program: "/usr/bin/simulate --all".into(),
+        exit_code: Some(i64::from(number % 10 == 0)),
+        end: Some(number),
+        run: 1,
+        ended_ms: Some(1_795_000_000_000 + number - 5),
+        facts: Some(FactsRecord {
+            ran_ms: Some(60_000),
+            peak_kib: Some(2_000_000),
+            cpu_ms: Some(59_000),
+            output_bytes: Some(4096),
+            ..FactsRecord::default()
+        }),
+        history: vec![
+            event("waiting", 70_000),
+            event("running", 60_000),
+            event("gone", 0),
+        ],
+        ..RunRecord::default()
+    };
+    (RecordKey::Run(number), Some(Record::Run(Box::new(run))))
 }
 
 /// Keeps so many changes of one record each waiting.

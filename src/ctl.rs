@@ -20,6 +20,7 @@ pub mod exit;
 pub mod explanation;
 pub mod health;
 pub mod hosts;
+pub mod moment;
 pub mod natural;
 pub mod neutral;
 pub mod operation;

@@ -77,6 +77,7 @@ pub use placement::{PLACEMENT_PATH, PlacementConfig, PlacementError, TokensError
 pub use profile::{Profile, ProfileError};
 pub use reload::ReloadConfig;
 pub use start::{Server, ServerConfig, StartError};
+pub use store::{HISTORY_BYTES, HISTORY_TIME, HistoryLimits};
 // Only a benchmark and the tests of the store use these from outside.
 #[cfg(feature = "test-support")]
 pub use store::{News, Opened, Store};

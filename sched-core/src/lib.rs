@@ -93,7 +93,7 @@ pub use api::pressure::{PressureNews, PressurePolicy};
 pub use api::provider::{Claimed, Constraint, Consumed, Having, Stock};
 pub use api::record::{
     Attempt, BindingRecord, Change, ClaimRecord, ClaimsRecord, DrainRecord, EndsRecord, Event,
-    InstanceRecord, Life, NodeRecord, Record, RecordKey, Restored, RunRecord, Ticket,
+    FactsRecord, InstanceRecord, Life, NodeRecord, Record, RecordKey, Restored, RunRecord, Ticket,
 };
 pub use api::resources::Resources;
 pub use api::rules::{

@@ -41,6 +41,7 @@ use crate::Scheduler;
 use crate::api::config::About;
 use crate::api::explained::QueryProblem;
 use crate::api::ids::SessionId;
+use crate::api::record::RunRecord;
 use crate::sight::Sight;
 
 use self::page::Page;
@@ -69,6 +70,19 @@ impl Scheduler {
         // Many STARTs name the same few.
         let distinct: BTreeSet<&str> = images.map(|image| &**image).collect();
         distinct.into_iter().map(str::to_owned).collect()
+    }
+
+    /// Runs that are over as they would be put on record, before the one with this number, the latest first, at most so
+    /// many. For who has no records of them on disk.
+    #[must_use]
+    pub fn runs_before(&self, number: u64, most: usize) -> Vec<(u64, RunRecord)> {
+        self.sight().runs_before(number, most)
+    }
+
+    /// How many runs that are over were forgotten.
+    #[must_use]
+    pub fn runs_forgotten(&self) -> u64 {
+        self.instances.runs_forgotten()
     }
 
     /// The answer to a query at this moment: one page, empty with a problem where the kind or the cursor is not known.
@@ -109,8 +123,9 @@ impl Sight<'_> {
             QueryKind::Queue => self.query_queue(now, query, &mut result),
             QueryKind::History => self.query_history(query, &mut result),
             QueryKind::Ended => self.query_ended(query, &mut result),
-            QueryKind::Other(what) => {
-                let what = what.as_str().into();
+            // Those on record are not the core's.
+            QueryKind::Ends | QueryKind::Other(_) => {
+                let what = query.what.as_str().into();
                 result.cause.problem = Some(QueryProblem::UnknownKind(what));
             }
         }

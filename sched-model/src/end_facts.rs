@@ -4,7 +4,7 @@ use crate::value::{Shape, Value, ValueReader, ValueWriter};
 use crate::{record, words};
 
 record! {
-    /// `{ran_ms, why, peak_kib, cpu_ms, output_bytes, restarts, time_used_ms}`: figures of a run, each absent where its launcher does
+    /// `{ran_ms, why, peak_kib, cpu_ms, output_bytes, restarts, time_used_ms, program}`: figures of a run, each absent where its launcher does
     /// not know it. The key `facts` of an end, in STATS and in the frame that tells it.
     pub struct EndFacts {
         /// How long it ran, in milliseconds, from its first start to its end; time that the machine slept counts.
@@ -21,6 +21,8 @@ record! {
         restarts: u32 as "restarts" unless empty,
         /// How much of its time limit it has used, on this node and those before, in milliseconds.
         time_used_ms: Option<u64> as "time_used_ms" unless empty,
+        /// What it ran, where the scheduler was not told that before ([`crate::InstanceView`]'s `program`).
+        program: String as "program" unless empty,
     }
 }
 

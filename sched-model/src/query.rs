@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::configuration::ConfigurationVersion;
-use crate::{Reason, RunProgress, record, words};
+use crate::{EndFilter, EndedRun, Reason, RunProgress, record, words};
 
 use crate::error::{Fault, PayloadError};
 
@@ -32,6 +32,8 @@ record! {
         /// Of those that have ended: only ends that happened within so many milliseconds. Schedulers that do not know it
         /// give all.
         within_ms: Option<u64> as "within_ms" unless empty,
+        /// Of ends on record: which.
+        filter: EndFilter as "filter" unless empty,
     }
 }
 
@@ -50,6 +52,9 @@ words! {
         History = "history",
         /// Instances that have ended, the oldest first, as far as they are remembered.
         Ended = "ended",
+        /// Ends of instances on record, the latest first; `filter` says which. A page may have fewer than wanted, or none,
+        /// and not be the last.
+        Ends = "ends",
         /// The scheduler itself.
         Status = "status",
     }
@@ -84,6 +89,10 @@ record! {
         forgotten: Option<u64> as "forgotten" unless empty,
         /// What nodes keep of its runs that are over, where its history was asked for; on the last page.
         outputs: Vec<OutputRow> as "outputs" unless empty,
+        /// The ends, where those on record were asked for, the latest first.
+        ends: Vec<EndedRun> as "ends" unless empty,
+        /// Where ends on record were asked for, whether they are in the scheduler's memory alone and end with it.
+        in_memory: bool as "in_memory" unless empty,
         /// Where to go on (`after` of the next query); `None` at the end.
         next: Option<String> as "next" unless empty,
         /// Why there is no answer, where there is none.

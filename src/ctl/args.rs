@@ -24,7 +24,9 @@ mod web;
 
 pub use configure::ConfigureArgs;
 pub use images::{ImagesArgs, ImagesCommand, PushArgs};
-pub use lifecycle::{CordonArgs, DrainArgs, HistoryArgs, LifecycleArgs, MigrateArgs, UpdateArgs};
+pub use lifecycle::{
+    CordonArgs, DrainArgs, EndArgs, HistoryArgs, LifecycleArgs, MigrateArgs, UpdateArgs,
+};
 pub use list::{HistoryFormat, InstanceListArgs, ListArgs, ListFormat, NodeListArgs, WideListArgs};
 pub use placement::PlacementArgs;
 pub use run_limits::RunLimitArgs;

@@ -18,8 +18,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use proto_frames::payload::{
-    ControllerView, Delete, Evacuate, HistoryRow, InstanceView, NodeView, OutputRow, Payload,
-    PlacementState, Query, QueryKind, QueryResult, Restore, StatusView, StoreView, Topic, Watch,
+    ControllerView, Delete, EndFilter, Evacuate, HistoryRow, InstanceView, NodeView, OutputRow,
+    Payload, PlacementState, Query, QueryKind, QueryResult, Restore, StatusView, StoreView, Topic,
+    Watch,
 };
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
 use tokio::time::Instant;
@@ -34,6 +35,7 @@ mod ends;
 mod error;
 mod images;
 mod lifecycle;
+mod on_record;
 mod output;
 mod reload;
 mod start;
@@ -492,6 +494,7 @@ impl Client {
             after: None,
             limit: Some(PAGE),
             within_ms: None,
+            filter: EndFilter::default(),
         }
     }
 

@@ -13,6 +13,7 @@ mod confirm;
 pub mod context;
 pub mod describe;
 pub mod drain;
+mod ends;
 pub mod explain;
 mod files;
 pub mod history;

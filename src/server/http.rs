@@ -38,6 +38,7 @@ mod caller;
 mod commands;
 mod configuration;
 mod events;
+mod history;
 mod images;
 mod interest;
 mod json;

@@ -14,6 +14,7 @@ mod configuration;
 mod connections;
 mod delivery;
 mod doors;
+mod ends;
 mod images;
 mod keeping;
 mod leaving;
@@ -38,6 +39,7 @@ pub(super) use self::connections::Came;
 use self::connections::Handshakes;
 use self::delivery::Queue;
 pub(super) use self::doors::Door;
+use self::ends::EndReaders;
 pub(super) use self::leaving::STORE_DEADLINE;
 use self::unread::Unread;
 use super::configuration::keeper::Keeper;
@@ -107,6 +109,8 @@ pub(super) struct Hub {
     pub(super) reloads: Reloads,
     /// The versions of the configuration; empty in tests that have none.
     configuration: OnceLock<Keeper>,
+    /// Who reads ends on record.
+    end_readers: EndReaders,
     /// What waits for peers that only listen, and for controllers.
     unread: Unread,
     /// Why the daemon cannot go on, once that is so.
@@ -209,6 +213,7 @@ impl Hub {
             images: OnceLock::new(),
             reloads: Reloads::default(),
             configuration: OnceLock::new(),
+            end_readers: EndReaders::default(),
             unread: Unread::default(),
             failure: watch::Sender::new(None),
         }

@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use super::store::HistoryLimits;
+
 /// Port of the scheduler, as the original's.
 pub const DEFAULT_PORT: u16 = 8888;
 
@@ -124,6 +126,8 @@ pub struct ServerLimits {
     pub drain_deadline: Duration,
     /// See [`proto_frames::limits::MAX_PAYLOAD_LEN`].
     pub max_payload: usize,
+    /// How much is kept of the ends of instances.
+    pub history: HistoryLimits,
 }
 
 impl Default for ServerLimits {
@@ -141,6 +145,7 @@ impl Default for ServerLimits {
             stall_time: crate::net::peer::STALL_TIME,
             drain_deadline: DRAIN_DEADLINE,
             max_payload: proto_frames::limits::MAX_PAYLOAD_LEN,
+            history: HistoryLimits::default(),
         }
     }
 }

@@ -24,7 +24,7 @@ mod unread;
 
 use sched_core::{
     Action, Cause, Change, DrainSummary, Explained, Lack, Message, QueryProblem, Record, RowCauses,
-    ShortText,
+    RunRecord, ShortText,
 };
 use sched_model::cut::shorten;
 use sched_model::{
@@ -174,6 +174,14 @@ fn word_change(change: &mut Change) {
             event.detail = short(&event.cause).into();
         }
     }
+}
+
+/// A run that is over with its sentences, as a change to be put on disk has them.
+pub(super) fn worded_run(mut run: RunRecord) -> RunRecord {
+    for event in &mut run.history {
+        event.detail = short(&event.cause).into();
+    }
+    run
 }
 
 /// A cause as people read it, cut where it is too long. [`ShortText`] bounds it, because rows and history are kept and

@@ -250,7 +250,10 @@ impl Server {
         let images = config.images.as_ref().map(open_images).transpose()?;
         // Last of all, because it writes.
         let store = match &config.state_dir {
-            Some(directory) => Some(restore(directory, &mut scheduler).map_err(in_state_dir)?),
+            Some(directory) => {
+                let store = restore(directory, &mut scheduler).map_err(in_state_dir)?;
+                Some(store.with_history(limits.history))
+            }
             None => None,
         };
         log_restart_state(&scheduler, config.state_dir.is_some());
@@ -442,6 +445,7 @@ fn keep(
         hub.keep_in(store)?;
     }
     hub.keep_configuration_in(configuration)?;
+    hub.answer_about_ends();
     if let Some(images) = images {
         hub.keep_images_in(images)?;
     }

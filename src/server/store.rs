@@ -20,6 +20,7 @@
 //! The core withholds whatever may be said only once it is on disk until it gets the ticket back. Nothing here knows
 //! what a record means.
 
+pub(super) mod ends;
 mod file;
 pub(super) mod format;
 mod medium;
@@ -35,9 +36,13 @@ use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
 use parking_lot::{Condvar, Mutex};
+#[cfg(any(test, feature = "test-support"))]
+use proto_frames::payload::{EndFilter, EndedRun};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use self::ends::History;
+pub use self::ends::{HISTORY_BYTES, HISTORY_TIME, HistoryLimits};
 use self::file::{IfAbsent, OpenError, StoreFile, set_aside};
 pub use self::writer::News;
 use self::writer::{Patience, Sink};
@@ -55,12 +60,31 @@ const MAX_NAMED: usize = 8;
 /// Records to be put, or deleted, by key: what one transaction writes. Keys keep the order in which they came first.
 type Batch = IndexMap<RecordKey, Option<Record>>;
 
+/// Most ended runs that wait for the disk after the core has forgotten them: some 64 MiB, as much as the core itself
+/// remembers. They come only while a disk takes no writes for as long as that.
+const MAX_FORGOTTEN: usize = 100_000;
+
+/// Adds changes to those that wait. The end of a run is put on record also where the core has forgotten it meanwhile,
+/// which leaves it in the core's own table until the core, once it is restarted, forgets it again.
+fn merge(batch: &mut Batch, entries: impl IntoIterator<Item = (RecordKey, Option<Record>)>) {
+    for (key, record) in entries {
+        let is_forgotten = record.is_none()
+            && matches!(key, RecordKey::Run(_))
+            && matches!(batch.get(&key), Some(Some(_)));
+        if !is_forgotten || batch.len() > MAX_FORGOTTEN {
+            batch.insert(key, record);
+        }
+    }
+}
+
 /// A store that is being written to: the handle that the hub holds. Dropping it lets the thread write what is
 /// left and end, without waiting for that.
 #[derive(Debug)]
 pub struct Store {
     /// With the writing thread.
     shared: Arc<StoreShared>,
+    /// The ends on record.
+    history: Arc<History>,
 }
 
 /// A store that was opened and is not written to yet. The caller hands `records` to the core, then calls
@@ -123,7 +147,17 @@ impl Opened {
     /// # Errors
     /// The system has no thread for it.
     pub fn start(self, tell: impl Fn(News) + Send + 'static) -> io::Result<Store> {
-        Store::start(self.file, Patience::default(), self.refused, tell)
+        let history = self.file.history();
+        let mut store = Store::start(self.file, Patience::default(), self.refused, tell)?;
+        store.history = history;
+        Ok(store)
+    }
+
+    /// For how long, and in how many bytes, ends are kept.
+    #[must_use]
+    pub fn with_history(self, limits: HistoryLimits) -> Self {
+        self.file.history().limit(limits);
+        self
     }
 }
 
@@ -181,7 +215,40 @@ impl Store {
                     thread.end();
                 }
             })?;
-        Ok(Self { shared })
+        let history = Arc::default();
+        Ok(Self { shared, history })
+    }
+
+    /// A page of the ends on record, whatever their age: the rows, and the number before which to go on.
+    ///
+    /// # Errors
+    /// The filter has a state that there is not, or the database cannot be read.
+    #[cfg(any(test, feature = "test-support"))]
+    pub fn ends(
+        &self,
+        filter: &EndFilter,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<(Vec<EndedRun>, Option<u64>), String> {
+        let wanted = ends::Wanted::new(filter, 0)?;
+        let page = self.history.page(&wanted, before, limit);
+        let page = page.map_err(|error| error.to_string())?;
+        let page = page.unwrap_or_default();
+        Ok((page.rows, page.next))
+    }
+
+    /// How many ends are on record, and their bytes.
+    #[cfg(any(test, feature = "test-support"))]
+    #[must_use]
+    pub fn ends_kept(&self) -> (u64, u64) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let totals = &self.history.totals;
+        (totals.records.load(Relaxed), totals.bytes.load(Relaxed))
+    }
+
+    /// The ends on record.
+    pub(super) fn history(&self) -> &Arc<History> {
+        &self.history
     }
 
     /// How long transactions took that were written, since the store was opened.
@@ -194,7 +261,7 @@ impl Store {
     pub fn push(&self, change: Change) {
         let mut state = self.shared.state.lock();
         state.taken = state.taken.max(change.ticket);
-        state.pending.extend(change.entries);
+        merge(&mut state.pending, change.entries);
         drop(state);
         self.shared.changed.notify_all();
     }
@@ -299,7 +366,7 @@ impl StoreShared {
     /// of a key replace those in the batch.
     fn take_more(&self, batch: &mut Batch) -> Ticket {
         let mut state = self.state.lock();
-        batch.extend(state.pending.drain(..));
+        merge(batch, state.pending.drain(..));
         state.taken
     }
 

@@ -166,6 +166,7 @@ fn place(action: &Action) -> (u8, u64) {
         Action::Send { to: session, .. }
         | Action::Disconnect { session, .. }
         | Action::Refuse { session, .. }
+        | Action::Ends { session, .. }
         | Action::Image { session, .. }
         | Action::Reload { session, .. }
         | Action::Configuration { session, .. }

@@ -349,7 +349,8 @@ impl World {
             }
             Action::Notice(notice) => self.see_notice(&notice),
             // No peer here asks for one.
-            Action::Image { .. }
+            Action::Ends { .. }
+            | Action::Image { .. }
             | Action::Configuration { .. }
             | Action::Configured { .. }
             | Action::Reload { .. } => {}
@@ -380,6 +381,7 @@ impl World {
             Action::Persist(change) => behaviour.persists(at, change),
             Action::Refuse { .. }
             | Action::Notice(_)
+            | Action::Ends { .. }
             | Action::Image { .. }
             | Action::Reload { .. }
             | Action::Configuration { .. }

@@ -30,6 +30,7 @@ mod crashes;
 mod describe;
 mod devices;
 mod ends;
+mod history;
 mod http_output;
 mod images;
 mod instances;

@@ -12,8 +12,8 @@ use sched_model::{
     AssignPublicIpFailure, AttachVolumeFailure, CommandFailure, ControllerStatus, Delete,
     DeleteFailure, DrainProgress, EndsRecorded, InstanceDeleted, InstancePlaced, InstanceQueued,
     InstanceStateEvent, LeaseRenewed, Migrate, NodeConnected, NodeDisconnected, NodePressure,
-    OutputPart, PlacementDecision, QueryResult, ReadOutput, Reload, Reloaded, ReportReceived,
-    Resume, Snapshot, StartFailure, Suspend, UnassignPublicIpFailure, Update,
+    OutputPart, PlacementDecision, Query, QueryResult, ReadOutput, Reload, Reloaded,
+    ReportReceived, Resume, Snapshot, StartFailure, Suspend, UnassignPublicIpFailure, Update,
 };
 use sched_model::{Role, Uuid};
 
@@ -72,6 +72,13 @@ pub enum Action {
         /// The frame as it was received.
         parcel: Parcel,
     },
+    /// Look up ends on record for a peer, who may ask for them; the answer is the server's to send.
+    Ends {
+        /// The session that sent the query.
+        session: SessionId,
+        /// The query.
+        query: Box<Query>,
+    },
     /// Have the versions of the configuration do what a peer, who may ask for it, sent; the answer is theirs to send.
     Configuration {
         /// The session that sent it.
@@ -99,6 +106,11 @@ impl Action {
     /// Something for the store of images.
     pub(crate) fn image(session: SessionId, parcel: Parcel) -> Self {
         Self::Image { session, parcel }
+    }
+
+    /// A query about ends on record.
+    pub(crate) fn ends(session: SessionId, query: Box<Query>) -> Self {
+        Self::Ends { session, query }
     }
 
     /// Reading all files again.

@@ -7,7 +7,9 @@
 
 use std::time::Instant;
 
-use sched_model::{CommandFailure, InstanceStateEvent, LifecycleCommand, PhaseName, Topic};
+use sched_model::{
+    CommandFailure, InstanceStateEvent, LifecycleCommand, PhaseName, QueryKind, Topic,
+};
 
 use crate::Scheduler;
 use crate::api::action::{Action, Message, Notice};
@@ -91,6 +93,9 @@ impl Scheduler {
                 );
             }
             Command::Configure(new) => self.configure(Some(id), parcel.payload, *new),
+            Command::Query(query) if query.what == QueryKind::Ends => {
+                self.act(Action::ends(id, query));
+            }
             Command::Query(query) => {
                 let page = self.look_up(now, &query);
                 self.send(id, Message::QueryResult(Box::new(page)));

@@ -238,6 +238,16 @@ impl Instances {
         noted.map(|noted| (noted.number, &noted.run))
     }
 
+    /// Runs that are over, before the one with this number, the latest first.
+    pub(crate) fn runs_before(&self, number: u64) -> impl Iterator<Item = (u64, &Run)> {
+        let to = self
+            .past
+            .runs
+            .partition_point(|noted| noted.number < number);
+        let noted = self.past.runs.range(..to).rev();
+        noted.map(|noted| (noted.number, &noted.run))
+    }
+
     /// The events of an instance over all its remembered runs, oldest first. The last event of each run comes with the
     /// run.
     pub(super) fn past_events(

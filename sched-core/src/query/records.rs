@@ -13,7 +13,9 @@ use crate::api::record::{
 use crate::cluster::Cluster;
 use crate::cluster::ledger::{ClaimState, Entry, Ledger, Remains};
 use crate::instance::tried::Tried;
-use crate::instance::{AfterLoss, AfterStop, Awaits, HistoryEvent, OnLoss, State, SuspendedBy};
+use crate::instance::{
+    AfterLoss, AfterStop, Awaits, HistoryEvent, OnLoss, Run, State, SuspendedBy,
+};
 use crate::query::drains::count;
 use crate::sight::Sight;
 
@@ -109,13 +111,24 @@ impl Sight<'_> {
     /// What is put on disk of a run; `None` if nothing is to be there.
     pub(crate) fn run_record(&self, number: u64) -> Option<Record> {
         let run = self.instances.run(number)?;
-        Some(Record::Run(Box::new(RunRecord {
+        Some(Record::Run(Box::new(self.record_of(run))))
+    }
+
+    /// Runs that are over, before the one with this number, the latest first, at most so many.
+    pub(crate) fn runs_before(&self, number: u64, most: usize) -> Vec<(u64, RunRecord)> {
+        let runs = self.instances.runs_before(number).take(most);
+        runs.map(|(number, run)| (number, self.record_of(run)))
+            .collect()
+    }
+
+    fn record_of(&self, run: &Run) -> RunRecord {
+        RunRecord {
             instance: run.instance().to_string().into(),
             at_ms: self.clock.unix_ms(run.at()),
             node: run.node(),
             hostname: run.hostname().as_str().into(),
             name: run.name().into(),
-            tenant: run.tenant().map(|tenant| tenant.to_string().into()),
+            tenant: run.owner().map(|tenant| tenant.to_string().into()),
             program: run.program().into(),
             failed: run.failed().map(|reason| reason.as_str().into()),
             is_unsent: run.unsent().is_some(),
@@ -128,7 +141,7 @@ impl Sight<'_> {
             earlier_runs: run.numbers().earlier().to_vec(),
             facts: run.facts().map(facts_record),
             history: run.events().map(|it| self.event_record(&it)).collect(),
-        })))
+        }
     }
 
     /// What is put on disk of a node: its cordon, its drain, and the numbers of ends dealt with. `None` if there is

@@ -222,5 +222,6 @@ fn facts_of(record: &FactsRecord) -> EndFacts {
         output_bytes: record.output_bytes,
         restarts: record.restarts,
         time_used_ms: None,
+        program: String::new(),
     }
 }

@@ -9,8 +9,9 @@ use ciao_scheduler::logging::{Flag, Levels, LogFlags, path_or_nothing};
 use ciao_scheduler::net::address::{DEFAULT_HTTP_PORT, DEFAULT_PLACEMENT_PORT, listen_address};
 use ciao_scheduler::net::tls::KeyFiles;
 use ciao_scheduler::server::{
-    DEFAULT_BLOB_QUOTA, DEFAULT_BLOB_RATE, DEFAULT_PORT, ImagesConfig, PlacementConfig,
-    ReloadConfig, ServerConfig, ServerLimits, parse_ratio,
+    DEFAULT_BLOB_QUOTA, DEFAULT_BLOB_RATE, DEFAULT_PORT, HISTORY_BYTES, HISTORY_TIME,
+    HistoryLimits, ImagesConfig, PlacementConfig, ReloadConfig, ServerConfig, ServerLimits,
+    parse_ratio,
 };
 use ciao_scheduler::shutdown::Hangups;
 use clap::{ArgGroup, Args, Parser, Subcommand};
@@ -30,6 +31,9 @@ const LATER_DEFAULT_CERT: &str = "/etc/pki/ciao/cert-Scheduler-localhost.pem";
 
 /// The CA certificate beside it, as `ciao-cert -all` names both.
 const LATER_DEFAULT_CACERT: &str = "/etc/pki/ciao/CAcert-localhost.pem";
+
+/// Bytes of a MiB.
+const MIB: u64 = 1 << 20;
 
 /// The original's log directory.
 pub(crate) const LOG_DIR: &str = "/var/lib/ciao/logs/scheduler";
@@ -108,6 +112,12 @@ pub(crate) struct DaemonFlags {
     /// Directory for what survives a restart: the scheduler's UUID, and which nodes to wait for
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
+    /// How long the ends of instances are kept on record, with --state-dir; the oldest are deleted first
+    #[arg(long, value_name = "TIME", default_value_t = HISTORY_TIME.into(), value_parser = parse_time, requires = "state_dir")]
+    pub(crate) history_time: humantime::Duration,
+    /// How much room they may take in the state directory, in MiB unless a unit is given, the oldest deleted first
+    #[arg(long, value_name = "MIB", default_value_t = HISTORY_BYTES / MIB, value_parser = mebibytes::<u64>(1), requires = "state_dir")]
+    pub(crate) history_bytes: u64,
     /// Let in only nodes whose certificate is bound to their UUID (ciao-cert -node); other roles are not asked for it
     #[arg(long)]
     pub(crate) require_uuid_binding: bool,
@@ -265,7 +275,13 @@ impl DaemonFlags {
             images: self.images.config(),
             heartbeat: self.heartbeat.0,
             require_uuid_binding: self.require_uuid_binding,
-            limits: self.limits.server(),
+            limits: ServerLimits {
+                history: HistoryLimits {
+                    time: self.history_time.into(),
+                    bytes: self.history_bytes.saturating_mul(MIB),
+                },
+                ..self.limits.server()
+            },
             reload: ReloadConfig {
                 hangups,
                 watch_files: self.watch_files,
@@ -302,6 +318,7 @@ impl DaemonFlags {
 impl LimitFlags {
     fn server(&self) -> ServerLimits {
         ServerLimits {
+            history: HistoryLimits::default(),
             max_handshakes: self.max_handshakes,
             handshake_share: self.handshake_share,
             tls_deadline: self.tls_deadline,
@@ -378,6 +395,11 @@ fn parse_accounting(text: &str) -> Result<Accounting, String> {
 
 /// Longest time that measured accounting may look back.
 const MAX_WINDOW: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// A length of time of any kind.
+fn parse_time(text: &str) -> Result<humantime::Duration, String> {
+    duration(text).map(humantime::Duration::from)
+}
 
 fn parse_window(text: &str) -> Result<humantime::Duration, String> {
     match text.parse::<humantime::Duration>() {

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use clap::Args;
-use proto_frames::payload::Span;
+use clap::builder::PossibleValuesParser;
 use proto_frames::payload::evacuate::MAX_PARALLEL;
 use proto_frames::payload::scheduling::MAX_PRIORITY;
+use proto_frames::payload::{EndOutcome, Span};
 
 use super::{HistoryFormat, at_least, duration, mebibytes, placement};
+use crate::ctl::moment::{Moment, moment};
 
 /// `ciaoctl suspend` and `ciaoctl resume`.
 #[derive(Debug, Args)]
@@ -101,15 +103,53 @@ pub struct DrainArgs {
 /// `ciaoctl history`.
 #[derive(Debug, Args)]
 pub struct HistoryArgs {
-    /// The instance: name, UUID, or a unique prefix of its UUID; also one that has ended, as far as the scheduler remembers it
+    /// The instance: name, UUID, or a unique prefix of its UUID; also one that has ended, as far as the scheduler remembers it.
+    /// Without it, the ends of all instances are listed, the latest first
     #[arg(value_name = "INSTANCE")]
-    pub instance: String,
+    pub instance: Option<String>,
+    /// Which ends are listed.
+    #[command(flatten)]
+    pub ends: EndArgs,
     /// No line with the columns' names
     #[arg(long)]
     pub no_headers: bool,
-    /// How to print it
+    /// How to print it; --json is -o json
     #[arg(short, long = "output", value_name = "FORMAT", value_enum)]
     pub output: Option<HistoryFormat>,
+}
+
+/// Which ends `ciaoctl history` lists.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Without INSTANCE")]
+pub struct EndArgs {
+    /// Only what ended since then: 2h (ago), today, yesterday, 2026-11-27, '2026-11-27 18:30', all
+    #[arg(long, value_name = "WHEN", default_value = "24h", value_parser = moment, conflicts_with = "instance")]
+    pub since: Moment,
+    /// Only what ended before then, in the same notation
+    #[arg(long, value_name = "WHEN", value_parser = moment, conflicts_with = "instance")]
+    pub until: Option<Moment>,
+    /// Only what ended so; failed is all that went wrong
+    #[arg(long, value_name = "STATE", value_parser = PossibleValuesParser::new(EndOutcome::KNOWN), conflicts_with = "instance")]
+    pub state: Option<String>,
+    /// Only instances of this tenant
+    #[arg(long, value_name = "TENANT", conflicts_with = "instance")]
+    pub tenant: Option<String>,
+    /// Only what was on this node, by host name or UUID
+    #[arg(long, value_name = "NODE", conflicts_with = "instance")]
+    pub node: Option<String>,
+    /// Only what was called so; with a * at the end, what it was called begins so
+    #[arg(long, value_name = "NAME", conflicts_with = "instance")]
+    pub name: Option<String>,
+    /// Only what ran this: the first word of the command, with or without directories, or all of it; with a * at the end, the
+    /// beginning of it
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "instance")]
+    pub program: Option<String>,
+    /// No more than so many, the latest
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "instance")]
+    pub limit: Option<u32>,
+    /// Whole UUIDs instead of their beginnings
+    #[arg(long, conflicts_with = "instance")]
+    pub full: bool,
 }
 
 /// Reads a length of time as people write it, for the wire.

@@ -78,8 +78,18 @@ pub enum ListFormat {
 /// How a history is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum HistoryFormat {
+    /// Columns, as many as the terminal has room for
+    Table,
     /// Whole details, however narrow the terminal is
     Wide,
+    /// One JSON document
+    Json,
+    /// The same as YAML
+    Yaml,
+    /// A JSON object a line
+    Jsonl,
+    /// Comma-separated values, the columns' names first; not of a single INSTANCE
+    Csv,
 }
 
 impl ListArgs {

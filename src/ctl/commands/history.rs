@@ -12,8 +12,9 @@ use proto_frames::payload::query::is_name_handed_on;
 use proto_frames::payload::{HistoryRow, InstanceView, OutputRow, PhaseName};
 use serde_json::{Value, json};
 
-use crate::ctl::args::HistoryArgs;
+use crate::ctl::args::{HistoryArgs, HistoryFormat};
 use crate::ctl::client::{ClientError, Ended, Listing};
+use crate::ctl::commands::ends::ends;
 use crate::ctl::commands::instances::{ago, instance};
 use crate::ctl::commands::{CommandError, Context};
 use crate::ctl::exit::Exit;
@@ -48,12 +49,24 @@ const COLUMNS_OF_RUNS: Columns = &[
 /// # Errors
 /// [`CommandError`]; also for an instance of which the scheduler knows nothing.
 pub async fn history(context: &mut Context<'_>, args: &HistoryArgs) -> Result<Exit, CommandError> {
-    let meant = instance(&mut context.client, &args.instance).await;
+    match &args.instance {
+        Some(instance) => of_one(context, args, instance).await,
+        None => ends(context, args).await,
+    }
+}
+
+/// What became of one instance.
+async fn of_one(
+    context: &mut Context<'_>,
+    args: &HistoryArgs,
+    name: &str,
+) -> Result<Exit, CommandError> {
+    let meant = instance(&mut context.client, name).await;
     let id = match &meant {
         Ok(view) => view.instance_uuid.clone(),
         // One that is gone is not listed, and may have a history.
         Err(CommandError::Resolve(ResolveError::NotFound { .. })) => {
-            ended_id(context, &args.instance).await?
+            ended_id(context, name).await?
         }
         Err(_) => return meant.map(|_| Exit::Done),
     };
@@ -70,12 +83,9 @@ pub async fn history(context: &mut Context<'_>, args: &HistoryArgs) -> Result<Ex
     if rows.is_empty() && outputs.is_empty() {
         meant?;
     }
-    if context.json {
-        let rows: Vec<Value> = rows.iter().map(json_of).collect();
-        let outputs: Vec<Value> = outputs.iter().map(json_of_output).collect();
-        let document = json!({ "instance_uuid": id, "history": rows, "outputs": outputs });
-        context.out.document(&document)?;
-        return Ok(Exit::Done);
+    let format = format(args, context.json);
+    if !matches!(format, HistoryFormat::Table | HistoryFormat::Wide) {
+        return print_one(context, format, &id, (&rows, &outputs));
     }
     let nodes = rows.iter().map(|row| row.node_uuid.as_str());
     let hosts = Hosts::of(&mut context.client, nodes).await?;
@@ -85,7 +95,10 @@ pub async fn history(context: &mut Context<'_>, args: &HistoryArgs) -> Result<Ex
     let style = Style {
         headers: !args.no_headers,
         full_ids: false,
-        width: context.out.width().filter(|_| args.output.is_none()),
+        width: context
+            .out
+            .width()
+            .filter(|_| format != HistoryFormat::Wide),
     };
     context.out.lines(&grid(columns, &cells, style))?;
     for output in &outputs {
@@ -94,6 +107,41 @@ pub async fn history(context: &mut Context<'_>, args: &HistoryArgs) -> Result<Ex
     }
     if let Some(line) = live_line(&id, &rows, &hosts) {
         context.out.line(&Printable::new(line))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// How to print a history, where `--json` was or was not given.
+pub(super) fn format(args: &HistoryArgs, json: bool) -> HistoryFormat {
+    let usual = match json {
+        true => HistoryFormat::Json,
+        false => HistoryFormat::Table,
+    };
+    args.output.unwrap_or(usual)
+}
+
+/// What became of one instance, for programs.
+fn print_one(
+    context: &mut Context<'_>,
+    format: HistoryFormat,
+    id: &str,
+    (rows, outputs): (&[HistoryRow], &[OutputRow]),
+) -> Result<Exit, CommandError> {
+    let rows: Vec<Value> = rows.iter().map(json_of).collect();
+    let outputs: Vec<Value> = outputs.iter().map(json_of_output).collect();
+    let document = || json!({ "instance_uuid": id, "history": rows, "outputs": outputs });
+    match format {
+        HistoryFormat::Yaml => context.out.yaml(&document())?,
+        HistoryFormat::Jsonl => {
+            for row in &rows {
+                context.out.document_line(row)?;
+            }
+        }
+        HistoryFormat::Csv => {
+            let why = "-o csv lists ends; what became of one INSTANCE is printed with -o json or -o jsonl";
+            return Err(CommandError::Usage(why.to_owned()));
+        }
+        _ => context.out.document(&document())?,
     }
     Ok(Exit::Done)
 }

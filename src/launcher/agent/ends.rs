@@ -66,6 +66,20 @@ pub struct End {
     /// What else is known of the run. Records of earlier launchers lack it.
     #[serde(default, skip_serializing_if = "Ran::is_empty")]
     pub ran: Ran,
+    /// What it ran, where the scheduler was not told that while it did. Records of earlier launchers lack it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub program: String,
+}
+
+impl End {
+    /// What the scheduler is told of it beyond its exit code; `None` where that is nothing.
+    fn facts(&self) -> Option<Box<EndFacts>> {
+        let facts = EndFacts {
+            program: self.program.clone(),
+            ..self.ran.facts()
+        };
+        (facts != EndFacts::default()).then(|| Box::new(facts))
+    }
 }
 
 /// Figures of a run that is over; what is not known is left out. Its supervisor's, as a rule.
@@ -129,9 +143,9 @@ impl Ran {
         }
     }
 
-    /// As the scheduler is told it; `None` where nothing is known.
-    fn facts(&self) -> Option<Box<EndFacts>> {
-        let facts = EndFacts {
+    /// As the scheduler is told it.
+    fn facts(&self) -> EndFacts {
+        EndFacts {
             ran_ms: self.ran_ms,
             why: match self.why {
                 Some(Why::TimeLimit) => EndWhy::TimeLimit,
@@ -143,8 +157,8 @@ impl Ran {
             output_bytes: self.output_bytes,
             restarts: self.restarts,
             time_used_ms: self.time_used_ms,
-        };
-        (!self.is_empty()).then(|| Box::new(facts))
+            program: String::new(),
+        }
     }
 }
 
@@ -246,21 +260,10 @@ impl Ends {
     }
 
     /// Gives an end the next number and keeps it.
-    fn add(
-        &mut self,
-        now: Instant,
-        instance: &str,
-        (how, code, ran): (How, Option<i32>, Ran),
-    ) -> u64 {
+    fn add(&mut self, now: Instant, instance: &str, end: impl FnOnce(u64) -> End) -> u64 {
         self.last += 1;
         let seq = self.last;
-        let end = End {
-            seq,
-            how,
-            code,
-            ran,
-        };
-        self.insert(instance, end, Some(now));
+        self.insert(instance, end(seq), Some(now));
         seq
     }
 
@@ -363,7 +366,19 @@ impl Agent {
             return;
         };
         let ran = std::mem::take(&mut instance.ran);
-        let seq = self.ends.add(now, id, (how, code, ran));
+        let about = &instance.about;
+        let program = match instance.is_introduced {
+            true => String::new(),
+            false => about.program.clone(),
+        };
+        let end = |seq| End {
+            seq,
+            how,
+            code,
+            ran,
+            program,
+        };
+        let seq = self.ends.add(now, id, end);
         instance.ends.push(seq);
         instance.return_devices();
         self.persist(id);
@@ -517,7 +532,7 @@ fn message(instance: &str, end: &End, seq: Option<u64>) -> Message {
             instance_uuid,
             exit_code,
             seq,
-            facts: end.ran.facts(),
+            facts: end.facts(),
         }),
         How::Exited | How::Removed(Removal::Stopped | Removal::CutOff) | How::Failed { .. } => {
             Message::InstanceStopped(InstanceStopped {
@@ -526,7 +541,7 @@ fn message(instance: &str, end: &End, seq: Option<u64>) -> Message {
                 cut_off: end.how == How::Removed(Removal::CutOff),
                 exited: end.how == How::Exited,
                 seq,
-                facts: end.ran.facts(),
+                facts: end.facts(),
             })
         }
     }
@@ -543,7 +558,7 @@ fn row(unrecorded: &Unrecorded, now: Instant) -> InstanceEnd {
         instance_uuid: instance.to_owned(),
         age_ms: age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
         exit_code: end.code.map(i64::from),
-        facts: end.ran.facts(),
+        facts: end.facts(),
         ..InstanceEnd::default()
     };
     let how = match &end.how {

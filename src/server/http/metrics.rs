@@ -90,6 +90,7 @@ impl App {
             holds: self.hub.holds.read(),
             placements: self.hub.placements.read(),
             commits: self.hub.commits(),
+            history: self.hub.history_totals(),
             handshakes: self.hub.handshakes(),
             endings,
             peer_certificates,

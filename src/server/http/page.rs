@@ -61,6 +61,7 @@ static FILES: &[(&str, &str, &str)] = files! {
     "/page/explain.js", "explain.js", SCRIPT;
     "/page/feed.js", "feed.js", SCRIPT;
     "/page/format.js", "format.js", SCRIPT;
+    "/page/history.js", "history.js", SCRIPT;
     "/page/instance.js", "instance.js", SCRIPT;
     "/page/instances.js", "instances.js", SCRIPT;
     "/page/link.js", "link.js", SCRIPT;

@@ -8,19 +8,19 @@ use std::pin::Pin;
 
 use proto_frames::Role;
 use proto_frames::payload::{
-    ControllerView, Evacuate, HistoryRow, ImageRow, InstanceView, Migrate, NodeView,
+    ControllerView, EndedRun, Evacuate, HistoryRow, ImageRow, InstanceView, Migrate, NodeView,
     PlacementDecision, Resume, Suspend, Update,
 };
 use sched_model::value::{Field, Record};
 
 use super::call::{Answer, Call};
 use super::{
-    commands, configuration, events, images, metrics, openapi, output, probes, read, reload,
-    starts, status,
+    commands, configuration, events, history, images, metrics, openapi, output, probes, read,
+    reload, starts, status,
 };
 use params::{
-    AFTER, ALTERNATES, COUNT, ENDED, FIELDS, FOLLOW, FORCE, FORGET, LIMIT, LIST, MATCH, READ,
-    READ_CONFIGURATION, SELECTOR, STRICT, TENANT, UNTIL, VERBOSE, WAIT, WAIT_FOR_END,
+    AFTER, ALTERNATES, COUNT, ENDED, FIELDS, FOLLOW, FORCE, FORGET, HISTORY, LIMIT, LIST, MATCH,
+    READ, READ_CONFIGURATION, SELECTOR, STRICT, TENANT, UNTIL, VERBOSE, WAIT, WAIT_FOR_END,
     WRITE_CONFIGURATION,
 };
 
@@ -249,6 +249,13 @@ pub(super) static ROUTES: &[Route] = &[
         &[AFTER, LIMIT, FIELDS],
         Content::Page("HistoryRow", HistoryRow::FIELDS),
         handler!(read::history),
+    ),
+    get(
+        "/v1/history",
+        "Ends of instances on record, the latest first, with what each has used.",
+        HISTORY,
+        Content::Page("EndedRun", EndedRun::FIELDS),
+        handler!(history::history),
     ),
     get(
         "/v1/instances/{id}/output",

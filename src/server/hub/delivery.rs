@@ -115,6 +115,7 @@ impl Hub {
                 Action::Send { to, message } => self.send(scheduler, batch, to, message),
                 Action::Notice(notice) => self.notices.log(&notice, batch.now),
                 Action::Persist(change) => self.persist(change),
+                Action::Ends { session, query } => self.ask_ends(batch, session, query),
                 Action::Image { session, parcel } => self.ask_images(batch, session, parcel),
                 Action::Configuration { session, parcel } => {
                     self.ask_configuration(batch, session, parcel);

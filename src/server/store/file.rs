@@ -9,7 +9,8 @@
 //!
 //! ```text
 //! "records"   key bytes → value bytes, as `format` has them
-//! "about"     "format"  → u64
+//! "ends"      see `ends`
+//! "about"     "format"  → u64, and what `ends` sums up
 //! ```
 //!
 //! What opening comes to, and what the caller does:
@@ -29,6 +30,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::ends::{History, Written};
 use super::medium::{
     Access, Failures, FileSystem, Medium, Overlay, Watched, is_unborn, write_again,
 };
@@ -43,10 +45,10 @@ use sched_core::{Record, RecordKey};
 
 /// Records, by key. Keys and values are bytes of [`format`](mod@format), so that the database knows no types and one
 /// record that cannot be read leaves the others readable.
-const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
+pub(super) const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
 
 /// What is known of the file itself. A file without this table has just been made.
-const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
+pub(super) const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
 
 /// The key in [`ABOUT`] of the format that the records are in.
 const FORMAT_KEY: &str = "format";
@@ -66,7 +68,7 @@ pub(super) struct StoreFile {
     /// The file system; in tests one that fails when it is told to.
     medium: Arc<dyn Medium>,
     /// `None` after a transaction failed: the database takes no other then, and is opened again for the next.
-    database: Option<Database>,
+    database: Option<Arc<Database>>,
     /// Shared with the [`Watched`] file inside the database, because the database's own errors do not say whether the
     /// disk refused a write.
     failures: Arc<Failures>,
@@ -74,6 +76,8 @@ pub(super) struct StoreFile {
     if_absent: IfAbsent,
     /// The file, while there is no database, so that no other process takes it meanwhile.
     held: Option<Box<dyn StorageBackend>>,
+    /// The table of ends, and who reads it.
+    history: Arc<History>,
 }
 
 /// A store that was opened, and what was found in it.
@@ -140,9 +144,12 @@ pub(super) fn open_on(
         failures: Arc::default(),
         if_absent,
         held: None,
+        history: Arc::default(),
     };
     let (contents, refused) = match file.open_database() {
         Ok((database, contents)) => {
+            let database = Arc::new(database);
+            file.history.set(Some(Arc::clone(&database)));
             file.database = Some(database);
             file.if_absent = IfAbsent::Fail;
             (contents, None)
@@ -181,6 +188,7 @@ impl StoreFile {
             let file = self.open_file()?;
             let (database, rolled_back) = database_on(file)?;
             stamp(&database)?;
+            self.history.prepare(&database)?;
             let mut contents = read(&database)?;
             sync_directory(&self.path).map_err(|error| OpenError::Refused(error.to_string()))?;
             contents.rolled_back = rolled_back;
@@ -418,10 +426,25 @@ pub(super) enum WriteError {
     Panic(String),
 }
 
+impl StoreFile {
+    /// The table of ends, for its readers.
+    pub(super) fn history(&self) -> Arc<History> {
+        Arc::clone(&self.history)
+    }
+}
+
+impl Drop for StoreFile {
+    /// Closes the database for readers as well.
+    fn drop(&mut self) {
+        self.history.set(None);
+    }
+}
+
 #[cfg(test)]
 impl StoreFile {
     /// As after a transaction that failed.
     pub(super) fn fail(&mut self) {
+        self.history.set(None);
         self.database = None;
     }
 
@@ -453,21 +476,31 @@ impl StoreFile {
         self.failures.take();
         let database = match self.database.take() {
             Some(database) => database,
-            None => self.open_database()?.0,
+            None => {
+                let database = Arc::new(self.open_database()?.0);
+                self.history.set(Some(Arc::clone(&database)));
+                database
+            }
         };
         self.if_absent = IfAbsent::Fail;
         let written = caught(|| {
-            write(&database, batch)?;
-            self.database = Some(database);
+            let ends = write(&database, batch, &self.history)?;
+            self.database = Some(Arc::clone(&database));
+            self.history.written(&ends);
             Ok(())
         })
         .unwrap_or_else(|panic| Err(WriteError::Panic(panic)));
+        if written.is_err() {
+            // It is closed with the last of them.
+            self.history.set(None);
+        }
+        drop(database);
         written.map_err(|error| self.failures.take().map_or(error, WriteError::Refused))
     }
 }
 
 /// Puts and removes the batch's records and commits with the database's full durability.
-fn write(database: &Database, batch: &Batch) -> Result<(), redb::Error> {
+fn write(database: &Database, batch: &Batch, history: &History) -> Result<Written, redb::Error> {
     let transaction = database.begin_write()?;
     {
         let mut records = transaction.open_table(RECORDS)?;
@@ -479,7 +512,9 @@ fn write(database: &Database, batch: &Batch) -> Result<(), redb::Error> {
             };
         }
     }
-    Ok(transaction.commit()?)
+    let written = history.write(&transaction, batch)?;
+    transaction.commit()?;
+    Ok(written)
 }
 
 /// Does something that may panic on damaged files; what it said if it did. `AssertUnwindSafe` holds because everything

@@ -8,6 +8,7 @@ mod damage;
 mod faults;
 mod formats;
 mod full_disk;
+mod history;
 
 use std::path::Path;
 use std::time::Duration;

@@ -14,12 +14,14 @@ use std::time::Duration;
 use proto_frames::payload::peek::StatsPeek;
 use proto_frames::payload::{
     self, EndFacts, EndKind, InstanceDeleted, InstanceEnd, InstanceStopped, Payload, StartFailure,
+    cut::cut,
 };
 use proto_frames::{Frame, Kind, Uuid};
 
 use super::inputs::Unusable;
 use super::names::check_names;
 use super::parcels::parcel;
+use super::reports::MAX_PROGRAM_LEN;
 use sched_core::{
     EndHow, EndReport, EndsReport, FailedStart, InstanceId, KeptRun, KeptRuns, Report, ShortText,
     canonical_uuid,
@@ -99,11 +101,21 @@ pub(super) fn numbered(
         Some(seq) => Report::Numbered {
             seq,
             exit_code,
-            facts,
+            facts: cut_program(facts),
             told: Box::new(told),
         },
         None => told,
     }
+}
+
+/// Facts with no more of the program than is kept of one.
+fn cut_program(mut facts: Option<Box<EndFacts>>) -> Option<Box<EndFacts>> {
+    if let Some(facts) = &mut facts
+        && facts.program.len() > MAX_PROGRAM_LEN
+    {
+        facts.program = cut(&facts.program, MAX_PROGRAM_LEN).into_owned();
+    }
+    facts
 }
 
 /// An end, with the frame that its launcher would have sent for it, in the launcher's name: to controllers, an end that
@@ -144,7 +156,7 @@ fn report(mut end: InstanceEnd, node: Uuid) -> Result<EndReport, Unusable> {
         how: how(end, node),
         exit_code,
         ago,
-        facts,
+        facts: cut_program(facts),
         parcel: parcel(frame),
     })
 }

@@ -108,7 +108,7 @@ pub(super) fn read(name: ReportName, frame: &Frame) -> Read {
 
 /// Bytes that are kept of what a node says about a program, which is shown in a table; the rest is cut at a character's
 /// boundary.
-const MAX_PROGRAM_LEN: usize = 64;
+pub(super) const MAX_PROGRAM_LEN: usize = 64;
 
 /// Workloads: what the instances of a node are, of which the scheduler may not have the STARTs: name, tenant, program
 /// and age. The text of a program is cut; anything else that is not as it must be refuses the report.

@@ -246,7 +246,8 @@ impl World {
                 Action::Persist(change) => self.store.take(change),
                 Action::Notice(Notice::IllegalTransition(illegal)) => panic!("{illegal}"),
                 Action::Image { session, .. } => self.images_asked.push(session),
-                Action::Configuration { .. }
+                Action::Ends { .. }
+                | Action::Configuration { .. }
                 | Action::Configured { .. }
                 | Action::Reload { .. } => {}
                 Action::RememberNodes | Action::Notice(_) => {}

@@ -203,6 +203,11 @@ fn end_found(end: &mut InstanceEnd, key: &str, what: Found<'_>) -> Option<()> {
 fn facts_found(facts: &mut EndFacts, key: &str, what: Found<'_>) -> Option<()> {
     match (key, what) {
         ("why", Found::Text(text)) => facts.why = std::str::from_utf8(text).ok()?.into(),
+        ("program", Found::Text(text)) => {
+            std::str::from_utf8(text)
+                .ok()?
+                .clone_into(&mut facts.program);
+        }
         ("ran_ms", Found::Int(ran)) => facts.ran_ms = Some(u64::try_from(ran).ok()?),
         ("peak_kib", Found::Int(peak)) => facts.peak_kib = Some(u64::try_from(peak).ok()?),
         ("cpu_ms", Found::Int(cpu)) => facts.cpu_ms = Some(u64::try_from(cpu).ok()?),

@@ -29,7 +29,7 @@ pub(crate) struct Run {
     hostname: ShortText,
     /// What it was called; empty for nothing.
     name: Box<str>,
-    /// The tenant whose name that was, if it had one and that is known.
+    /// The tenant whose instance it was, if that is known.
     tenant: Option<TenantId>,
     /// What it ran; empty where that is not known.
     program: Box<str>,
@@ -148,9 +148,9 @@ impl Run {
         called.of_tenant(about.tenant)
     }
 
-    /// The same run, of an instance of this tenant. It is noted of what has a name, to tell several of that name apart.
+    /// The same run, of an instance of this tenant.
     pub(crate) fn of_tenant(self, tenant: Option<&TenantId>) -> Self {
-        let tenant = tenant.filter(|_| !self.name.is_empty()).cloned();
+        let tenant = tenant.cloned();
         Self { tenant, ..self }
     }
 
@@ -161,6 +161,11 @@ impl Run {
 
     /// The tenant whose name that was, if it had one and that is known.
     pub(crate) fn tenant(&self) -> Option<&TenantId> {
+        self.owner().filter(|_| !self.name.is_empty())
+    }
+
+    /// The tenant whose instance it was, if that is known.
+    pub(crate) fn owner(&self) -> Option<&TenantId> {
         self.tenant.as_ref()
     }
 
@@ -285,9 +290,17 @@ impl Run {
 
     /// Notes what else its launcher knows of it; what is known already stays where it says nothing.
     pub(crate) fn set_facts(&mut self, facts: Option<&EndFacts>) {
-        if let Some(facts) = facts {
-            self.facts = Some(Box::new(facts.clone()));
+        let Some(facts) = facts else {
+            return;
+        };
+        if self.program.is_empty() {
+            self.program = facts.program.as_str().into();
         }
+        let facts = EndFacts {
+            program: String::new(),
+            ..facts.clone()
+        };
+        self.facts = (facts != EndFacts::default()).then(|| Box::new(facts));
     }
 
     /// What else its launcher knows of it.

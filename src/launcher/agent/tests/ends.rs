@@ -140,6 +140,7 @@ fn what_a_run_used_is_told_with_its_end_in_every_frame_and_after_a_restart() {
         cpu_ms: Some(30),
         output_bytes: Some(7),
         restarts: 2,
+        program: String::new(),
     }));
     let mut world = recorded();
     world.running("a", 1);

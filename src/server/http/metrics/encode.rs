@@ -47,6 +47,9 @@ pub(super) struct Gathered {
     pub(super) placements: Measured,
     /// How long transactions of the state directory took; empty where there is none.
     pub(super) commits: Measured,
+    /// Of the ends on record: how many, their bytes, deleted as too old and as too many. `None` without a state
+    /// directory.
+    pub(super) history: Option<[u64; 4]>,
     /// Connections by how far they came.
     pub(super) handshakes: [(&'static str, u64); 4],
     /// File name and end of each certificate in use, seconds of Unix time.
@@ -415,6 +418,21 @@ impl Gathered {
             "How long transactions of the state directory took",
         );
         out.histogram(commits, &self.commits)?;
+        if let Some([records, bytes, too_old, too_many]) = self.history {
+            let kept = ("ciao_history_records", "Ends of instances on record");
+            out.gauge(kept, records as f64)?;
+            let kept = (
+                "ciao_history_bytes",
+                "Bytes of the ends of instances on record",
+            );
+            out.gauge(kept, bytes as f64)?;
+            let trimmed = (
+                "ciao_history_trimmed",
+                "Ends deleted from the record since the start, by the limit that they were beyond",
+            );
+            let by_limit = [("time", too_old), ("bytes", too_many)];
+            out.counters(trimmed, "limit", by_limit)?;
+        }
         // 0 also without a state directory.
         let durable = (
             "ciao_store_durable",

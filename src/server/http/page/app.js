@@ -3,6 +3,7 @@
 import { fill, setText } from "./dom.js";
 import { explain } from "./explain.js";
 import { count } from "./format.js";
+import { history } from "./history.js";
 import { instance } from "./instance.js";
 import { instances } from "./instances.js";
 import { node } from "./node.js";
@@ -11,7 +12,7 @@ import { overview } from "./overview.js";
 import { queue } from "./queue.js";
 import { onChange, start, store } from "./store.js";
 
-const VIEWS = { overview, nodes, instances, queue, explain };
+const VIEWS = { overview, nodes, instances, queue, history, explain };
 
 /** Views that show one row beside the list. */
 const DETAILS = { nodes: node, instances: instance };

@@ -176,6 +176,55 @@ pub(super) const WRITE_CONFIGURATION: &[Param] = &[
 /// Parameters that lists have in common.
 pub(super) const LIST: &[Param] = &[MATCH, AFTER, LIMIT, SELECTOR, FIELDS];
 
+/// Parameters of `GET /v1/history`; rows have to meet all.
+pub(super) const HISTORY: &[Param] = &[
+    AFTER,
+    LIMIT,
+    FIELDS,
+    Param {
+        name: "since_ms",
+        about: "Only what ended at this moment or later, in milliseconds of Unix time.",
+        kind: Kind::Offset,
+    },
+    Param {
+        name: "until_ms",
+        about: "Only what ended before this moment, in milliseconds of Unix time.",
+        kind: Kind::Offset,
+    },
+    Param {
+        name: "state",
+        about: "Only what ended so; `failed` is all that went wrong, also `time_limit`, `oom`, `not_started`, `node_lost` \
+                and `cut_off`.",
+        kind: Kind::OneOf(sched_model::EndOutcome::KNOWN),
+    },
+    Param {
+        name: "tenant",
+        about: "Only instances of this tenant.",
+        kind: Kind::Text,
+    },
+    Param {
+        name: "node",
+        about: "Only what was on the node of this UUID or host name.",
+        kind: Kind::Text,
+    },
+    Param {
+        name: "name",
+        about: "Only what was called so; with a `*` at the end, what it was called begins so.",
+        kind: Kind::Text,
+    },
+    Param {
+        name: "program",
+        about: "Only what ran this program: its first word, with or without directories, or all of it; with a `*` at the \
+                end, it begins so.",
+        kind: Kind::Text,
+    },
+    Param {
+        name: "instance",
+        about: "Only ends of this instance.",
+        kind: Kind::Text,
+    },
+];
+
 /// Parameters of `GET /v1/events`. Those that narrow the stream must all hold.
 pub(super) const FOLLOW: &[Param] = &[
     Param {

@@ -1,0 +1,175 @@
+//! Who asks for ends on record, and the answers on their way.
+//!
+//! The core permits the query; what it is answered with is read beside it, from the store's table on a thread for blocking
+//! work. Without a store, or while its disk takes no writes, the runs that the core remembers are the answer.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use proto_frames::payload::{Payload as _, Query, QueryResult};
+use proto_frames::{Frame, Kind};
+use tokio::sync::Semaphore;
+
+use super::{Hub, InputBatch};
+use crate::server::restore::unix_ms;
+use crate::server::sentences::worded_run;
+use crate::server::store::HistoryLimits;
+use crate::server::store::ends::{EndsPage, Wanted, row_of};
+use sched_core::SessionId;
+
+/// Pages that are read at the same time: some processors are left for everything else.
+const READERS: usize = 2;
+
+/// Pages that may wait for that; each is some tens of milliseconds. Who asks beyond it is told to try again.
+const MAX_WAITING: usize = 256;
+
+/// Runs that are read from the core under one hold of its lock.
+const RUNS_PER_STEP: usize = 256;
+
+/// Who reads ends now.
+#[derive(Debug)]
+pub(super) struct EndReaders {
+    places: Semaphore,
+    waiting: AtomicUsize,
+    /// For tasks that answer peers; empty before the hub is served.
+    hub: OnceLock<Weak<Hub>>,
+}
+
+impl Default for EndReaders {
+    fn default() -> Self {
+        Self {
+            places: Semaphore::new(READERS),
+            waiting: AtomicUsize::default(),
+            hub: OnceLock::new(),
+        }
+    }
+}
+
+impl Hub {
+    /// Looks up ends for a peer that may ask for them. Under the scheduler's lock: nothing waits.
+    pub(super) fn ask_ends(
+        &self,
+        batch: &mut InputBatch<'_>,
+        session: SessionId,
+        query: Box<Query>,
+    ) {
+        // Queries come on tasks of connections to a hub that is served.
+        let hub = self.end_readers.hub.get().and_then(Weak::upgrade);
+        let (Some(hub), Ok(runtime)) = (hub, tokio::runtime::Handle::try_current()) else {
+            let answer = failed(&query, "internal error: nobody reads ends".to_owned());
+            let frame = self.ends_frame(&answer);
+            batch.wakers.extend(self.queue_behind(session, frame));
+            return;
+        };
+        runtime.spawn(async move {
+            let answer = hub.ends(*query).await;
+            hub.send_behind(session, hub.ends_frame(&answer));
+        });
+    }
+
+    /// Has peers answered that ask for ends. Called once, before anything is accepted.
+    pub(in crate::server) fn answer_about_ends(self: &Arc<Self>) {
+        let _ = self.end_readers.hub.set(Arc::downgrade(self));
+    }
+
+    /// How many ends are on record, their bytes, and how many were deleted as too old and as too many; `None` where
+    /// there is no store.
+    pub(in crate::server) fn history_totals(&self) -> Option<[u64; 4]> {
+        let totals = &self.store.get()?.history().totals;
+        let all = [
+            &totals.records,
+            &totals.bytes,
+            &totals.too_old,
+            &totals.too_many,
+        ];
+        Some(all.map(|it| it.load(Ordering::Relaxed)))
+    }
+
+    fn ends_frame(&self, answer: &QueryResult) -> Frame {
+        Frame::new(Kind::QUERY_RESULT, self.uuid, answer.encode())
+    }
+
+    /// The answer to a query about ends on record: one page, or why there is none.
+    pub(in crate::server) async fn ends(self: &Arc<Self>, query: Query) -> QueryResult {
+        if self.end_readers.waiting.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING {
+            self.end_readers.waiting.fetch_sub(1, Ordering::Relaxed);
+            return failed(
+                &query,
+                format!("{MAX_WAITING} others read ends already; try again"),
+            );
+        }
+        let place = self.end_readers.places.acquire().await;
+        let hub = Arc::clone(self);
+        let asked = query.clone();
+        let answer = tokio::task::spawn_blocking(move || hub.ends_now(&asked)).await;
+        drop(place);
+        self.end_readers.waiting.fetch_sub(1, Ordering::Relaxed);
+        answer.unwrap_or_else(|error| failed(&query, format!("internal error: {error}")))
+    }
+
+    /// Blocks the calling thread.
+    fn ends_now(&self, query: &Query) -> QueryResult {
+        self.ends_page(query)
+            .unwrap_or_else(|why| failed(query, why))
+    }
+
+    fn ends_page(&self, query: &Query) -> Result<QueryResult, String> {
+        let limit = query.checked_limit().map_err(|error| error.to_string())?;
+        let cursor = |text: &String| {
+            text.parse::<u64>()
+                .map_err(|_| format!("after: '{text}' is not where a page of ends goes on"))
+        };
+        let before = query.after.as_ref().map(cursor).transpose()?;
+        let store = self.store.get();
+        let limits = store.map_or_else(HistoryLimits::default, |store| store.history().limits());
+        let wanted = Wanted::new(&query.filter, limits.oldest_ms(unix_ms()))?;
+        let on_disk = match store {
+            Some(store) => store
+                .history()
+                .page(&wanted, before, limit)
+                .map_err(|error| format!("the store cannot be read: {error}"))?,
+            None => None,
+        };
+        let in_memory = on_disk.is_none();
+        let page = on_disk.unwrap_or_else(|| self.remembered(&wanted, before, limit));
+        Ok(QueryResult {
+            id: query.id,
+            what: query.what.clone(),
+            ends: page.rows,
+            next: page.next.map(|number| number.to_string()),
+            in_memory,
+            forgotten: in_memory
+                .then(|| self.read(sched_core::Scheduler::runs_forgotten))
+                .filter(|count| *count > 0),
+            ..QueryResult::default()
+        })
+    }
+
+    /// The same of the runs that the core remembers. Its lock is free between two steps.
+    fn remembered(&self, wanted: &Wanted<'_>, before: Option<u64>, limit: usize) -> EndsPage {
+        let mut page = EndsPage::default();
+        let mut before = before.unwrap_or(u64::MAX);
+        loop {
+            let runs = self.read(|scheduler| scheduler.runs_before(before, RUNS_PER_STEP));
+            let Some((last, _)) = runs.last() else {
+                return page;
+            };
+            before = *last;
+            for (number, run) in runs {
+                let run = worded_run(run);
+                if !page.offer(&row_of(&run), (number, wanted, limit)) {
+                    return page;
+                }
+            }
+        }
+    }
+}
+
+fn failed(query: &Query, why: String) -> QueryResult {
+    QueryResult {
+        id: query.id,
+        what: query.what.clone(),
+        error: Some(why),
+        ..QueryResult::default()
+    }
+}

@@ -1,0 +1,183 @@
+//! The table of ends: what the core forgets stays there, until it is too old or too much.
+
+use super::*;
+use sched_core::{Cause, RunRecord};
+
+/// The end of a run, with an exit status by its number.
+fn ended(number: u64, cause: Cause) -> (RecordKey, Option<Record>) {
+    let gone = Event {
+        at_ms: 1_795_000_000_000 + number,
+        what: "gone".into(),
+        cause,
+        ..Event::default()
+    };
+    let run = RunRecord {
+        instance: Uuid::from_u128(number.into()).to_string().into(),
+        at_ms: 1_795_000_000_000 + number,
+        name: format!("job-{number}").into(),
+        node: Some(Uuid::from_u128(u128::from(number % 10))),
+        exit_code: Some(i64::try_from(number % 4).unwrap()),
+        history: vec![gone],
+        ..RunRecord::default()
+    };
+    (RecordKey::Run(number), Some(Record::Run(Box::new(run))))
+}
+
+fn change(ticket: u64, entries: Vec<(RecordKey, Option<Record>)>) -> Change {
+    Change {
+        ticket: Ticket(ticket),
+        entries,
+    }
+}
+
+/// A store of a directory that keeps ends within these limits.
+fn keeping(directory: &Path, limits: HistoryLimits) -> Store {
+    let opened = Opened::open(directory).unwrap().with_history(limits);
+    opened.start(|_| {}).unwrap()
+}
+
+/// Of any age, in so many bytes.
+fn within(bytes: u64) -> HistoryLimits {
+    HistoryLimits {
+        time: Duration::from_secs(u32::MAX.into()),
+        bytes,
+    }
+}
+
+/// The numbers of the ends that meet a filter, page by page.
+fn numbers(store: &Store, filter: &EndFilter) -> Vec<u64> {
+    let (mut all, mut before) = (Vec::new(), None);
+    loop {
+        let (rows, next) = store.ends(filter, before, 3).unwrap();
+        all.extend(rows.iter().map(|row| row.number));
+        match next {
+            Some(next) => before = Some(next),
+            None => return all,
+        }
+    }
+}
+
+#[test]
+fn what_the_core_forgets_stays_on_record_also_where_it_was_not_written_yet() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = keeping(directory.path(), within(u64::MAX));
+    store.push(change(1, vec![ended(1, Cause::Ended)]));
+    assert!(store.flush(LONG));
+    store.push(change(2, vec![(RecordKey::Run(1), None)]));
+    // In one transaction, as after a disk that took no writes for long.
+    store.push(change(
+        3,
+        vec![ended(2, Cause::Ended), (RecordKey::Run(2), None)],
+    ));
+    assert!(store.flush(LONG));
+    assert_eq!(numbers(&store, &EndFilter::default()), [2, 1]);
+    assert!(store.close(LONG));
+    drop(store);
+    let store = keeping(directory.path(), within(u64::MAX));
+    assert_eq!(numbers(&store, &EndFilter::default()), [2, 1]);
+    assert_eq!(store.ends_kept().0, 2);
+}
+
+#[test]
+fn a_filter_finds_its_ends_page_by_page_the_latest_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = keeping(directory.path(), within(u64::MAX));
+    store.push(change(
+        1,
+        (1..=40).map(|it| ended(it, Cause::Ended)).collect(),
+    ));
+    assert!(store.flush(LONG));
+    let failed = EndFilter {
+        state: "failed".to_owned(),
+        ..EndFilter::default()
+    };
+    let expected: Vec<u64> = (1..=40).rev().filter(|it| it % 4 != 0).collect();
+    assert_eq!(numbers(&store, &failed), expected);
+    let one = EndFilter {
+        name: "job-17".to_owned(),
+        ..EndFilter::default()
+    };
+    assert_eq!(numbers(&store, &one), [17]);
+    let late = EndFilter {
+        since_ms: Some(1_795_000_000_038),
+        ..EndFilter::default()
+    };
+    assert_eq!(numbers(&store, &late), [40, 39, 38]);
+}
+
+#[test]
+fn the_oldest_are_deleted_beyond_the_bytes_and_the_sum_is_that_of_what_is_there() {
+    let directory = tempfile::tempdir().unwrap();
+    const BYTES: u64 = 2000;
+    let store = keeping(directory.path(), within(BYTES));
+    for number in 1..=100 {
+        store.push(change(number, vec![ended(number, Cause::Ended)]));
+    }
+    assert!(store.flush(LONG));
+    let kept = numbers(&store, &EndFilter::default());
+    let (records, bytes) = store.ends_kept();
+    assert!(bytes <= BYTES && bytes > BYTES / 2, "{bytes} bytes");
+    assert_eq!(records, kept.len() as u64);
+    let latest: Vec<u64> = (1..=100).rev().take(kept.len()).collect();
+    assert_eq!(kept, latest);
+    assert!(store.close(LONG));
+    drop(store);
+    let store = keeping(directory.path(), within(BYTES));
+    assert_eq!(store.ends_kept(), (records, bytes));
+}
+
+#[test]
+fn those_that_are_too_old_are_deleted_with_the_next_transaction() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = keeping(directory.path(), within(u64::MAX));
+    store.push(change(1, vec![ended(1, Cause::Ended)]));
+    assert!(store.close(LONG));
+    drop(store);
+    // Ends of these tests are of 2026.
+    let day = HistoryLimits {
+        time: Duration::ZERO,
+        bytes: u64::MAX,
+    };
+    let store = keeping(directory.path(), day);
+    store.push(put(1, 1));
+    assert!(store.flush(LONG));
+    let is_past = crate::server::restore::unix_ms() > 1_795_000_000_100;
+    assert_eq!(store.ends_kept().0, u64::from(!is_past));
+}
+
+#[test]
+fn an_end_that_is_amended_after_a_restart_keeps_its_outcome() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = keeping(directory.path(), within(u64::MAX));
+    store.push(change(1, vec![ended(1, Cause::CutOff)]));
+    assert!(store.flush(LONG));
+    store.push(change(
+        2,
+        vec![ended(1, Cause::Said("as a record has it".into()))],
+    ));
+    assert!(store.flush(LONG));
+    let (rows, _) = store.ends(&EndFilter::default(), None, 10).unwrap();
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0].outcome.as_str(), "cut_off");
+    assert_eq!(store.ends_kept().0, 1);
+}
+
+#[test]
+fn a_store_of_an_earlier_version_has_its_runs_on_record() {
+    let directory = tempfile::tempdir().unwrap();
+    write(
+        directory.path(),
+        [change(
+            1,
+            vec![ended(1, Cause::Ended), ended(2, Cause::Ended)],
+        )],
+    );
+    let database = redb::Database::open(directory.path().join(STORE_FILE)).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let ends = redb::TableDefinition::<u64, &[u8]>::new("ends");
+    assert!(transaction.delete_table(ends).unwrap());
+    transaction.commit().unwrap();
+    drop(database);
+    let store = keeping(directory.path(), within(u64::MAX));
+    assert_eq!(numbers(&store, &EndFilter::default()), [2, 1]);
+}
