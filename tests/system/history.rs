@@ -2,7 +2,6 @@
 //! killed meanwhile; and the same for `ciaoctl`, over HTTP and in the metrics.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 use proto_frames::Role;
@@ -37,21 +36,43 @@ async fn cluster(has_store: bool, flags: &[&str]) -> Cluster {
     cluster
 }
 
-/// A job that writes down how it ends, 0 to 3 by its identifier, and ends so.
-fn job(codes: &Path) -> String {
-    let codes = codes.display();
+/// A job that waits until it may go on, writes down how it ends, 0 to 3 by its identifier, and ends so.
+fn job(cluster: &Cluster) -> String {
+    let (codes, gate) = (cluster.site.path("codes"), cluster.site.path("gate"));
+    let (codes, gate) = (codes.display(), gate.display());
     format!(
-        "n=$((0x$(printf %.2s $CIAO_INSTANCE_UUID) % 4)); \
+        "read -r _ <{gate}; n=$((0x$(printf %.2s $CIAO_INSTANCE_UUID) % 4)); \
          echo $n > {codes}/$CIAO_INSTANCE_UUID.new; mv {codes}/$CIAO_INSTANCE_UUID.new {codes}/$CIAO_INSTANCE_UUID; exit $n"
     )
 }
 
-/// Starts so many jobs that wait for room where there is none.
+/// Starts so many jobs, and waits until all run.
 async fn start(cluster: &Cluster, count: usize) {
-    let script = job(&cluster.site.path("codes"));
-    let line = format!("run --quiet --queue 10m --mem 16 --cpus 1 --count {count} -- /bin/sh -c");
-    let ran = cluster.ctl_with(&line, &[&script]).await;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    mknodat(
+        CWD,
+        cluster.site.path("gate"),
+        FileType::Fifo,
+        Mode::RWXU,
+        0,
+    )
+    .unwrap();
+    let line = format!(
+        "run --quiet --wait=running --queue 10m --mem 4 --cpus 1 --count {count} -- /bin/sh -c"
+    );
+    let ran = cluster.ctl_with(&line, &[&job(cluster)]).await;
     assert_eq!(ran.code, Some(0), "{ran:?}");
+}
+
+/// Lets all jobs go on: nobody writes to the pipe that they read.
+fn open_gate(cluster: &Cluster) {
+    drop(
+        std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(cluster.site.path("gate"))
+            .unwrap(),
+    );
 }
 
 /// What the jobs have written, by instance.
@@ -103,7 +124,7 @@ fn codes(ends: &[Value]) -> BTreeMap<String, i64> {
     codes
 }
 
-/// The ends on record once there are so many. A job whose START was with a launcher that was killed may never have run.
+/// The ends on record once there are so many.
 async fn all_ended(cluster: &Cluster, count: usize) -> Value {
     let begun = std::time::Instant::now();
     loop {
@@ -120,11 +141,10 @@ async fn all_ended(cluster: &Cluster, count: usize) -> Value {
 
 /// Runs jobs through crashes of the scheduler and of a launcher, and compares what everybody says of them.
 async fn each_has_one_record(count: usize) {
-    let mut cluster = cluster(true, &[]).await;
-    start(&cluster, count / 2).await;
+    let mut cluster = cluster(true, &["--cpu-ratio", "500"]).await;
+    start(&cluster, count).await;
+    open_gate(&cluster);
     cluster.crash_scheduler().await;
-    cluster.ready(&NODES).await;
-    start(&cluster, count - count / 2).await;
     cluster.kill_launcher("node-b").await;
     cluster.crash_scheduler().await;
     cluster.launch("node-b", &[]);
