@@ -110,6 +110,6 @@ pub use placement::trial::Trial;
 pub use query::{
     ClaimsCursor, Glance, Heartbeat, HeartbeatNode, NodeCount, Provider, ProvidersCursor,
     QueueTotals, QueueTotalsCursor, ResourceTotal, Totals, TotalsCursor, about,
-    ending_certificates, named_certificates,
+    ending_certificates, named_certificates, runs_before, runs_forgotten,
 };
 pub use scheduler::{Counters, Scheduler};

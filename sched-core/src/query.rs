@@ -72,19 +72,6 @@ impl Scheduler {
         distinct.into_iter().map(str::to_owned).collect()
     }
 
-    /// Runs that are over as they would be put on record, before the one with this number, the latest first, at most so
-    /// many. For who has no records of them on disk.
-    #[must_use]
-    pub fn runs_before(&self, number: u64, most: usize) -> Vec<(u64, RunRecord)> {
-        self.sight().runs_before(number, most)
-    }
-
-    /// How many runs that are over were forgotten.
-    #[must_use]
-    pub fn runs_forgotten(&self) -> u64 {
-        self.instances.runs_forgotten()
-    }
-
     /// The answer to a query at this moment: one page, empty with a problem where the kind or the cursor is not known.
     /// What bounds its time is in `page`; controllers, of which there are few, are bounded by the largest limit alone.
     #[must_use]
@@ -99,6 +86,19 @@ impl Scheduler {
         self.explain_rows(now, detail, (instances, &mut page.cause.instances));
         page
     }
+}
+
+/// Runs that are over as they would be put on record, before the one with this number, the latest first, at most so many. For
+/// who has no records of them on disk.
+#[must_use]
+pub fn runs_before(scheduler: &Scheduler, number: u64, most: usize) -> Vec<(u64, RunRecord)> {
+    scheduler.sight().runs_before(number, most)
+}
+
+/// How many runs that are over were forgotten.
+#[must_use]
+pub fn runs_forgotten(scheduler: &Scheduler) -> u64 {
+    scheduler.instances.runs_forgotten()
 }
 
 impl Sight<'_> {

@@ -139,7 +139,7 @@ impl Hub {
             next: page.next.map(|number| number.to_string()),
             in_memory,
             forgotten: in_memory
-                .then(|| self.read(sched_core::Scheduler::runs_forgotten))
+                .then(|| self.read(sched_core::runs_forgotten))
                 .filter(|count| *count > 0),
             ..QueryResult::default()
         })
@@ -150,7 +150,8 @@ impl Hub {
         let mut page = EndsPage::default();
         let mut before = before.unwrap_or(u64::MAX);
         loop {
-            let runs = self.read(|scheduler| scheduler.runs_before(before, RUNS_PER_STEP));
+            let runs =
+                self.read(|scheduler| sched_core::runs_before(scheduler, before, RUNS_PER_STEP));
             let Some((last, _)) = runs.last() else {
                 return page;
             };

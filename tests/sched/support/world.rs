@@ -246,11 +246,7 @@ impl World {
                 Action::Persist(change) => self.store.take(change),
                 Action::Notice(Notice::IllegalTransition(illegal)) => panic!("{illegal}"),
                 Action::Image { session, .. } => self.images_asked.push(session),
-                Action::Ends { .. }
-                | Action::Configuration { .. }
-                | Action::Configured { .. }
-                | Action::Reload { .. } => {}
-                Action::RememberNodes | Action::Notice(_) => {}
+                _ => {}
             }
         }
         self.nested += 1;
