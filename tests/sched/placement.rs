@@ -15,4 +15,5 @@ mod oracle;
 mod policies;
 mod preferences;
 mod random_groups;
+mod run_limits;
 mod vm_types;
