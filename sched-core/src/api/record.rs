@@ -138,6 +138,9 @@ pub struct InstanceRecord {
     /// Whether it is started again elsewhere when its node is lost for longer than its lease; otherwise that is only
     /// reported.
     pub restart_on_loss: bool,
+    /// How long it may run, in milliseconds, where the policy says that and not its START.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_limit_ms: Option<u64>,
     /// The batch it waits for to be complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<Box<str>>,

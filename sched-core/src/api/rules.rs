@@ -186,6 +186,8 @@ pub struct StartDefaults {
     pub on_node_loss: Option<OnNodeLoss>,
     /// Whether it may be moved to another node.
     pub relocate: Option<bool>,
+    /// How long it may run.
+    pub time_limit: Option<Span>,
 }
 
 impl Default for PolicyRules {

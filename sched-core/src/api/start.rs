@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sched_model::{OnNodeLoss, Scheduling};
+use sched_model::{OnNodeLoss, Scheduling, Span};
 use serde::{Deserialize, Serialize};
 
 use crate::api::content::Content;
@@ -111,9 +111,14 @@ impl PlacedStart {
         }
     }
 
-    /// Has its launcher told that it is started elsewhere when its node is lost, which its payload does not say.
-    pub(crate) fn set_restart_on_loss(&mut self) {
-        self.changes.get_or_insert_default().restart_on_loss = true;
+    /// Has its launcher told that it is started elsewhere when its node is lost, and how long it may run, where its payload
+    /// does not say it.
+    pub(crate) fn set_added(&mut self, restart_on_loss: bool, time_limit: Option<Span>) {
+        if restart_on_loss || time_limit.is_some() {
+            let changes = self.changes.get_or_insert_default();
+            changes.restart_on_loss |= restart_on_loss;
+            changes.time_limit = time_limit.or(changes.time_limit);
+        }
     }
 
     /// Notes how much of its time limit it has used up, for the launcher that gets it next. Does nothing where it has no
@@ -163,6 +168,8 @@ pub struct StartChanges {
     /// Whether it is started elsewhere when its node is lost, though its payload does not say so. Edited into the payload for
     /// every launcher: one that passes it over would go on running it.
     pub restart_on_loss: bool,
+    /// How long it may run, where its payload does not say it. Edited into the payload, as the one before.
+    pub time_limit: Option<Span>,
     /// The amounts that it asks for since an UPDATE; `None` = those of the payload.
     pub demand: Option<Demand>,
     /// How much of its time limit it has used up on other nodes, in milliseconds; `None` where it has none, or none yet.

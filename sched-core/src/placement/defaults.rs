@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use sched_model::OnNodeLoss;
+use sched_model::{OnNodeLoss, Span};
 
 use crate::api::rules::{PolicyRules, StartDefaults, TenantId};
 use crate::api::start::StartRequest;
@@ -16,6 +16,15 @@ pub(crate) struct Defaults {
     of_tenants: IndexMap<TenantId, StartDefaults>,
     /// Whether there are any: most policies have none, and STARTs are not looked at for them then.
     are_any: bool,
+}
+
+/// What was added to a START that its launcher has to be told, because its payload does not say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Added {
+    /// Whether it is to be started elsewhere when its node is lost.
+    pub(crate) restart_on_loss: bool,
+    /// How long it may run.
+    pub(crate) time_limit: Option<Span>,
 }
 
 impl Defaults {
@@ -30,14 +39,13 @@ impl Defaults {
         }
     }
 
-    /// Adds to a START what it does not say itself. Whether its launcher has to be told, because it is to be started
-    /// elsewhere when its node is lost and does not say so.
+    /// Adds to a START what it does not say itself; returns what of that its launcher has to be told.
     #[inline]
-    pub(crate) fn complete(&self, request: &mut Arc<StartRequest>) -> bool {
-        self.are_any && self.add(request)
+    pub(crate) fn complete(&self, request: &mut Arc<StartRequest>) -> Option<Added> {
+        self.are_any.then(|| self.add(request))?
     }
 
-    fn add(&self, request: &mut Arc<StartRequest>) -> bool {
+    fn add(&self, request: &mut Arc<StartRequest>) -> Option<Added> {
         let tenant = request.tenant.as_ref();
         let own = tenant.and_then(|tenant| self.of_tenants.get(tenant));
         let none = StartDefaults::default();
@@ -48,15 +56,19 @@ impl Defaults {
         asked.priority = asked.priority.or(own.priority).or(all.priority);
         asked.attempts = asked.attempts.or(own.attempts).or(all.attempts);
         asked.relocate = asked.relocate.or(own.relocate).or(all.relocate);
+        asked.time_limit = asked.time_limit.or(own.time_limit).or(all.time_limit);
         if asked.on_node_loss == OnNodeLoss::default() {
             let said = own.on_node_loss.as_ref().or(all.on_node_loss.as_ref());
             asked.on_node_loss = said.cloned().unwrap_or_default();
         }
         if asked == before {
-            return false;
+            return None;
         }
-        let restarts = asked.restarts_on_node_loss() && !before.restarts_on_node_loss();
+        let added = Added {
+            restart_on_loss: asked.restarts_on_node_loss() && !before.restarts_on_node_loss(),
+            time_limit: asked.time_limit.filter(|_| before.time_limit.is_none()),
+        };
         Arc::make_mut(request).scheduling = Some(asked);
-        restarts
+        Some(added)
     }
 }

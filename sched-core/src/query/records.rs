@@ -65,6 +65,7 @@ impl Sight<'_> {
             told_to_stop: managed.state().is_stop_sent(),
             relocate: managed.relocates(),
             restart_on_loss: managed.on_loss() == OnLoss::Restart,
+            time_limit_ms: start.and_then(|it| Some(it.changes.as_ref()?.time_limit?.ms())),
             time_used_ms: managed.time_used_ms(),
             updated: start.and_then(|start| start.changes.as_ref()?.demand.clone()),
             batch: None,

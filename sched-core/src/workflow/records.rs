@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sched_model::{OnNodeLoss, StartFailureReason, Uuid};
+use sched_model::{OnNodeLoss, Span, StartFailureReason, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::Notice;
@@ -235,11 +235,16 @@ fn runs_of(record: &InstanceRecord) -> RunNumbers {
 fn completed(mut start: PlacedStart, record: &InstanceRecord) -> PlacedStart {
     let asks = start.request.scheduling.as_ref();
     let restarts = asks.is_some_and(|it| it.restarts_on_node_loss());
-    if record.restart_on_loss && !restarts {
+    let restart_on_loss = record.restart_on_loss && !restarts;
+    let time_limit = record.time_limit_ms.map(Span::from_ms);
+    if restart_on_loss || time_limit.is_some() {
         let request = Arc::make_mut(&mut start.request);
         let scheduling = request.scheduling.get_or_insert_default();
-        scheduling.on_node_loss = OnNodeLoss::Restart;
-        start.set_restart_on_loss();
+        if restart_on_loss {
+            scheduling.on_node_loss = OnNodeLoss::Restart;
+        }
+        scheduling.time_limit = scheduling.time_limit.or(time_limit);
+        start.set_added(restart_on_loss, time_limit);
     }
     start
 }

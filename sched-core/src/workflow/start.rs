@@ -22,13 +22,9 @@ impl Scheduler {
         if let Err(problem) = self.placement.check(&start.request, is_native) {
             return self.refuse_start(&start, problem);
         }
-        if self
-            .placement
-            .policy()
-            .defaults()
-            .complete(&mut start.request)
-        {
-            start.set_restart_on_loss();
+        let defaults = self.placement.policy().defaults();
+        if let Some(added) = defaults.complete(&mut start.request) {
+            start.set_added(added.restart_on_loss, added.time_limit);
         }
         if !self.sight().has_room_to_manage(&start) {
             return self.fail_for_room(&start, Refusal::TooMany);

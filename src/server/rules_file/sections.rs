@@ -8,6 +8,7 @@
 //! says, and [`Plain`] is a scalar that knows its place in the text: see [`crate::server::strict`].
 
 use proto_frames::payload::expression::{ExpressionError, is_name};
+use proto_frames::payload::scheduling::limits::{MAX_TIME_LIMIT, MIN_TIME_LIMIT};
 use proto_frames::payload::scheduling::{MAX_ATTEMPTS, MAX_EXPRESSIONS, MAX_PRIORITY, MAX_QUEUE};
 use proto_frames::payload::{Expression, OnNodeLoss, Span};
 use serde::Deserialize;
@@ -194,6 +195,9 @@ struct Defaults {
     /// Whether it may be moved.
     #[serde(default)]
     relocate: Maybe<Plain<Switch>>,
+    /// How long it may run.
+    #[serde(default)]
+    time_limit: Maybe<Plain<TimeLimit>>,
 }
 
 impl From<Defaults> for StartDefaults {
@@ -204,6 +208,7 @@ impl From<Defaults> for StartDefaults {
             attempts: defaults.attempts.0.map(|it| it.0.0),
             on_node_loss: defaults.on_node_loss.0.map(|it| it.0.0),
             relocate: defaults.relocate.0.map(|it| it.0.0),
+            time_limit: defaults.time_limit.0.map(|it| it.0.0),
         }
     }
 }
@@ -225,6 +230,8 @@ struct TenantEntry {
     on_node_loss: Maybe<Plain<NodeLoss>>,
     #[serde(default)]
     relocate: Maybe<Plain<Switch>>,
+    #[serde(default)]
+    time_limit: Maybe<Plain<TimeLimit>>,
 }
 
 impl From<TenantEntry> for (TenantId, StartDefaults) {
@@ -235,6 +242,7 @@ impl From<TenantEntry> for (TenantId, StartDefaults) {
             attempts: entry.attempts,
             on_node_loss: entry.on_node_loss,
             relocate: entry.relocate,
+            time_limit: entry.time_limit,
         };
         (entry.tenant.0.0, defaults.into())
     }
@@ -473,6 +481,11 @@ scalars! {
     /// How long a START may wait.
     Queue(Span): "a time such as 10m, at most 30d", |text| match text.parse() {
         Ok(span) if span <= MAX_QUEUE => Ok(Self(span)),
+        _ => Err(unexpected::<Self>(text)),
+    };
+    /// How long an instance may run.
+    TimeLimit(Span): "a time such as 10m, from 1s to 365d", |text| match text.parse() {
+        Ok(span) if (MIN_TIME_LIMIT..=MAX_TIME_LIMIT).contains(&span) => Ok(Self(span)),
         _ => Err(unexpected::<Self>(text)),
     };
     /// A priority.

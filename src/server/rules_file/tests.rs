@@ -112,7 +112,7 @@ fn a_preset_is_the_whole_policy_and_keys_replace_parts_of_it() {
 fn defaults_are_for_all_and_for_tenants_and_values_out_of_range_are_refused() {
     let found = policy(
         "\n  load_per_cpu: 1.5\n  defaults: {queue: 10m, attempts: 3, on_node_loss: restart}\n  tenants:\n  - {tenant: blue, \
-         priority: 70, relocate: true}",
+         priority: 70, relocate: true, time_limit: 2h}",
     );
     let defaults = StartDefaults {
         queue: Some("10m".parse().unwrap()),
@@ -123,6 +123,7 @@ fn defaults_are_for_all_and_for_tenants_and_values_out_of_range_are_refused() {
     let blue = StartDefaults {
         priority: Some(70),
         relocate: Some(true),
+        time_limit: Some("2h".parse().unwrap()),
         ..StartDefaults::default()
     };
     let expected = PolicyRules {
@@ -142,7 +143,12 @@ fn defaults_are_for_all_and_for_tenants_and_values_out_of_range_are_refused() {
         ),
         ("{defaults: {attempts: 0}}", "a whole number from 1 to 10"),
         ("{defaults: {on_node_loss: move}}", "report or restart"),
-        ("{defaults: {time_limit: 1h}}", "policy.defaults.time_limit"),
+        ("{defaults: {time_limit: 0s}}", "policy.defaults.time_limit"),
+        ("{defaults: {time_limit: 366d}}", "from 1s to 365d"),
+        (
+            "{defaults: {time_limits: 1h}}",
+            "policy.defaults.time_limits",
+        ),
         ("{tenants: [{queue: 1m}]}", "policy.tenants[0]"),
         (
             "{tenants: [{tenant: a}, {tenant: a}]}",

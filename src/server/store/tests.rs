@@ -125,6 +125,7 @@ fn full() -> [(RecordKey, Record); 2] {
         }),
         relocate: true,
         restart_on_loss: true,
+        time_limit_ms: Some(13),
         batch: Some("batch-1".into()),
         batch_operator: Some(Uuid::from_u128(9)),
         is_operators: false,

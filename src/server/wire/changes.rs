@@ -76,8 +76,9 @@ pub(super) fn cost(start: &PlacedStart) -> usize {
 /// overrides before it is edited. Called with every START that restarts an instance or has other amounts than its text
 /// says.
 fn changed(payload: &Bytes, changes: &StartChanges) -> Bytes {
-    let restarting = changes.restart_on_loss.then(|| restarting(payload));
-    let payload = restarting.as_ref().unwrap_or(payload);
+    let is_added = changes.restart_on_loss || changes.time_limit.is_some();
+    let completed = is_added.then(|| completed(payload, changes));
+    let payload = completed.as_ref().unwrap_or(payload);
     if !changes.restart && changes.demand.is_none() && changes.time_used_ms.is_none() {
         return payload.clone();
     }
@@ -88,32 +89,45 @@ fn changed(payload: &Bytes, changes: &StartChanges) -> Bytes {
         .unwrap_or_else(|| edited(payload, &overrides))
 }
 
-/// The payload with `on_node_loss: restart`, by which its launcher ends the instance when it is cut off: in the text where
-/// it can be, else in a document that is written again. Edited for launchers that take overrides as well: one that did
-/// not know of this there would go on running it.
-fn restarting(payload: &Bytes) -> Bytes {
+/// The payload with what the policy has added to it: `on_node_loss: restart`, by which its launcher ends the instance when
+/// it is cut off, and `time_limit`. In the text where it can be, else in a document that is written again. Edited for
+/// launchers that take overrides as well: one that did not know of this there would go on running it.
+fn completed(payload: &Bytes, changes: &StartChanges) -> Bytes {
     let Ok(mut wanted) = Start::decode_placed(payload) else {
         return payload.clone();
     };
     let scheduling = wanted.scheduling.get_or_insert_default();
-    scheduling.on_node_loss = OnNodeLoss::Restart;
+    let mut values = Vec::new();
+    if changes.restart_on_loss {
+        scheduling.on_node_loss = OnNodeLoss::Restart;
+        values.push(("on_node_loss", OnNodeLoss::Restart.as_str().to_owned()));
+    }
+    if let Some(limit) = changes.time_limit {
+        scheduling.time_limit = Some(limit);
+        values.push(("time_limit", limit.to_string()));
+    }
     let is_meant = |text: &Bytes| Start::decode_placed(text).is_ok_and(|read| read == wanted);
-    let path = ["start", "scheduling", "on_node_loss"];
-    edit::set(payload, &path, OnNodeLoss::Restart.as_str())
+    let set = |text: Bytes, (key, value): &(&str, String)| {
+        edit::set(&text, &["start", "scheduling", key], value)
+    };
+    values
+        .iter()
+        .try_fold(payload.clone(), set)
         .filter(is_meant)
-        .or_else(|| restarting_by_value(payload))
+        .or_else(|| completed_by_value(payload, &values))
         .filter(is_meant)
         .unwrap_or_else(|| payload.clone())
 }
 
 /// The first document written again, likewise.
-fn restarting_by_value(payload: &Bytes) -> Option<Bytes> {
+fn completed_by_value(payload: &Bytes, values: &[(&str, String)]) -> Option<Bytes> {
     let document = first_document(payload, SMALL).ok()?;
     let mut root: Value = serde_yaml::from_slice(document).ok()?;
     let start = child(root.as_mapping_mut()?, "start")?;
     let scheduling = child(start, "scheduling")?;
-    let restart = OnNodeLoss::Restart.as_str();
-    scheduling.insert("on_node_loss".into(), restart.into());
+    for (key, value) in values {
+        scheduling.insert((*key).into(), value.as_str().into());
+    }
     written_again(payload, document, &root)
 }
 
@@ -311,6 +325,27 @@ mod tests {
                 resources: resources.into_iter().filter(|(_, it)| *it > 0).collect(),
             }),
             ..StartChanges::default()
+        }
+    }
+
+    #[test]
+    fn to_an_original_start_what_it_may_take_by_default_is_added_and_launchers_read_it() {
+        let limit = super::Span::from_ms(7_200_000);
+        let changes = StartChanges {
+            restart_on_loss: true,
+            time_limit: Some(limit),
+            ..StartChanges::default()
+        };
+        for text in [
+            ORIGINAL,
+            "{start: {instance_uuid: a, requirements: {mem_mb: 1}}}\n",
+        ] {
+            let edited = with(text, &changes);
+            let mut wanted = decode_start(text.as_bytes()).unwrap();
+            let scheduling = wanted.scheduling.get_or_insert_default();
+            scheduling.on_node_loss = super::OnNodeLoss::Restart;
+            scheduling.time_limit = Some(limit);
+            assert_eq!(decode_start(edited.as_bytes()).unwrap(), wanted, "{edited}");
         }
     }
 

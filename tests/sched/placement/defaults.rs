@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use proto_frames::payload::{OnNodeLoss, Scheduling, Span, StartFailureReason};
-use sched_core::{InstanceId, Message, PolicyRules, Rules, SessionId, StartDefaults, StartRequest};
+use sched_core::{
+    Capabilities, InstanceId, Message, NodeReport, PolicyRules, Rules, SessionId, StartDefaults,
+    StartRequest,
+};
 
-use crate::support::durability::leased;
+use crate::support::durability::{durable, leased};
+use crate::support::migration::able;
 use crate::support::words::asking;
-use crate::support::world::{Size, World, config, request};
+use crate::support::world::{Size, World, config, report, request};
 
 const WAIT: Span = Span::from_ms(60_000);
 
@@ -158,6 +162,45 @@ fn a_launcher_is_told_that_an_instance_is_under_its_lease_though_the_start_does_
         .as_ref()
         .expect("its payload does not say all");
     assert!(changes.restart_on_loss && !changes.restart && changes.demand.is_none());
+}
+
+#[test]
+fn a_time_limit_by_default_is_told_to_launchers_that_keep_to_it_alone_also_after_a_restart() {
+    let limit = Span::from_ms(3_600_000);
+    let policy = || PolicyRules {
+        defaults: StartDefaults {
+            time_limit: Some(limit),
+            queue: Some(WAIT),
+            ..StartDefaults::default()
+        },
+        ..PolicyRules::default()
+    };
+    let rules = Rules {
+        policy: policy(),
+        ..Rules::default()
+    };
+    let mut world = World::ruled(durable(), rules);
+    let controller = world.original_controller();
+    world.node_with(1, 1000);
+    world.start(controller, "x", 100);
+    assert_eq!(placed(&mut world), Vec::<String>::new());
+    // It has been accepted with its limit, whatever the policy says later.
+    world.crash(durable(), Rules::default());
+    let limiting = world.silent_node(2);
+    let ready = NodeReport {
+        extras: Some(Box::new(able(Capabilities::RUN_LIMITS))),
+        ..report(Size::of_mem(1000))
+    };
+    world.report(limiting, ready);
+    let starts = world.told(limiting);
+    let limits: Vec<_> = starts
+        .iter()
+        .filter_map(|message| match message {
+            Message::Start(start) => start.changes.as_ref()?.time_limit,
+            _ => None,
+        })
+        .collect();
+    assert_eq!(limits, [limit]);
 }
 
 #[test]
