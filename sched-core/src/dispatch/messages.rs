@@ -84,13 +84,8 @@ impl Scheduler {
                 );
             }
             Command::RefreshCnci { agent } => {
-                self.forward_to_concentrator(
-                    id,
-                    CommandName::RefreshCnci.into(),
-                    parcel,
-                    &agent,
-                    None,
-                );
+                let name = CommandName::RefreshCnci.into();
+                self.forward_to_concentrator(id, name, parcel, &agent, None);
             }
             Command::Configure(new) => self.configure(Some(id), parcel.payload, *new),
             Command::Query(query) if query.what == QueryKind::Ends => {

@@ -23,6 +23,23 @@ const READERS: usize = 2;
 /// Pages that may wait for that; each is some tens of milliseconds. Who asks beyond it is told to try again.
 const MAX_WAITING: usize = 256;
 
+/// One of those that wait. It is given back however the wait ends: a client of HTTP may leave meanwhile.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    /// A place; `None` if as many wait as may.
+    fn new(count: &'a AtomicUsize) -> Option<Self> {
+        let place = Self(count);
+        (count.fetch_add(1, Ordering::Relaxed) < MAX_WAITING).then_some(place)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Runs that are read from the core under one hold of its lock.
 const RUNS_PER_STEP: usize = 256;
 
@@ -91,19 +108,17 @@ impl Hub {
 
     /// The answer to a query about ends on record: one page, or why there is none.
     pub(in crate::server) async fn ends(self: &Arc<Self>, query: Query) -> QueryResult {
-        if self.end_readers.waiting.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING {
-            self.end_readers.waiting.fetch_sub(1, Ordering::Relaxed);
+        let Some(_waiting) = Waiting::new(&self.end_readers.waiting) else {
             return failed(
                 &query,
                 format!("{MAX_WAITING} others read ends already; try again"),
             );
-        }
+        };
         let place = self.end_readers.places.acquire().await;
         let hub = Arc::clone(self);
         let asked = query.clone();
         let answer = tokio::task::spawn_blocking(move || hub.ends_now(&asked)).await;
         drop(place);
-        self.end_readers.waiting.fetch_sub(1, Ordering::Relaxed);
         answer.unwrap_or_else(|error| failed(&query, format!("internal error: {error}")))
     }
 
@@ -172,5 +187,25 @@ fn failed(query: &Query, why: String) -> QueryResult {
         what: query.what.clone(),
         error: Some(why),
         ..QueryResult::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_may_wait_as_may_and_a_place_is_free_again_however_a_wait_ends() {
+        let count = AtomicUsize::default();
+        let mut waiting: Vec<_> = (0..MAX_WAITING)
+            .map(|_| Waiting::new(&count).expect("there is a place"))
+            .collect();
+        assert!(Waiting::new(&count).is_none());
+        assert!(Waiting::new(&count).is_none());
+        waiting.pop();
+        let again = Waiting::new(&count);
+        assert!(again.is_some());
+        drop((again, waiting));
+        assert_eq!(count.load(Ordering::Relaxed), 0);
     }
 }

@@ -85,7 +85,6 @@ fn write(directory: &Path, changes: impl IntoIterator<Item = Change>) {
 fn full() -> [(RecordKey, Record); 2] {
     let node = Uuid::from_u128(0xabc);
     let instance = InstanceRecord {
-        time_used_ms: None,
         payload: Some(Bytes::from_static(b"\x00\xff not text")),
         sender: Uuid::from_u128(2),
         priority: 100,
@@ -126,11 +125,23 @@ fn full() -> [(RecordKey, Record); 2] {
         relocate: true,
         restart_on_loss: true,
         time_limit_ms: Some(13),
+        time_used_ms: Some(14),
         batch: Some("batch-1".into()),
         batch_operator: Some(Uuid::from_u128(9)),
         is_operators: false,
     };
-    let drained = NodeRecord {
+    [
+        (
+            RecordKey::Instance("any text: ümlaut".into()),
+            Record::Instance(Box::new(instance)),
+        ),
+        (RecordKey::Node(node), Record::Node(drained())),
+    ]
+}
+
+/// A node that is being drained.
+fn drained() -> NodeRecord {
+    NodeRecord {
         cordoned: true,
         cordoned_since_ms: 10,
         lease_ms: Some(30_000),
@@ -146,14 +157,7 @@ fn full() -> [(RecordKey, Record); 2] {
             seq: 1 << 33,
             ..EndsRecord::default()
         }),
-    };
-    [
-        (
-            RecordKey::Instance("any text: ümlaut".into()),
-            Record::Instance(Box::new(instance)),
-        ),
-        (RecordKey::Node(node), Record::Node(drained)),
-    ]
+    }
 }
 
 #[test]

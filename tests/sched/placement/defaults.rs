@@ -181,11 +181,17 @@ fn a_time_limit_by_default_is_told_to_launchers_that_keep_to_it_alone_also_after
     };
     let mut world = World::ruled(durable(), rules);
     let controller = world.original_controller();
-    world.node_with(1, 1000);
     world.start(controller, "x", 100);
-    assert_eq!(placed(&mut world), Vec::<String>::new());
+    assert!(world.failures(controller).is_empty());
     // It has been accepted with its limit, whatever the policy says later.
     world.crash(durable(), Rules::default());
+    let other = world.node_with(1, 1000);
+    assert!(
+        !world
+            .told(other)
+            .iter()
+            .any(|it| matches!(it, Message::Start(_)))
+    );
     let limiting = world.silent_node(2);
     let ready = NodeReport {
         extras: Some(Box::new(able(Capabilities::RUN_LIMITS))),

@@ -35,7 +35,7 @@ const BEFORE_CAUSES: [&[u8]; 2] = [
       \"attempts\":3,\"order\":4,\"tried\":[{\"node\":\"00000000-0000-0000-0000-000000000abc\",\
       \"reason\":\"full_cn\",\"detail\":\"no memory\"}],\"history\":[{\"at_ms\":5,\"what\":\"placed\",\
       \"node\":\"00000000-0000-0000-0000-000000000abc\",\"detail\":\"\\\"quoted\\\"\\n\"}],\"by_operator\":true,\
-      \"updated\":{\"mem_mib\":6,\"vcpus\":7,\"disk_mib\":8,\"resources\":{\"gpu\":9}},\"has_run\":true,\
+      \"updated\":{\"mem_mib\":6,\"vcpus\":7,\"disk_mib\":8,\"resources\":{\"gpu\":9}},\"time_used_ms\":14,\"has_run\":true,\
       \"max_attempts\":3,\"lease_ms\":10,\"is_deleted\":true,\"told_to_stop\":true,\"relocate\":true,\
       \"restart_on_loss\":true,\"time_limit_ms\":13,\"batch\":\"batch-1\",\"batch_operator\":\"00000000-0000-0000-0000-000000000009\"}",
     b"\xff\xff\xff\xff{\"cordoned\":true,\"cordoned_since_ms\":10,\"lease_ms\":30000,\
