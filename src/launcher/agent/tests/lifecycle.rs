@@ -1,15 +1,25 @@
 //! How instances end: by themselves, by DELETE, by EVACUATE, at shutdown; and what is answered to what cannot be done.
 
-use proto_frames::payload::{KeptRun, KeptRuns, Payload};
+use proto_frames::payload::{EndFacts, KeptRun, KeptRuns, Payload};
 
 use super::ends::recorded;
 use super::*;
+
+/// What is told with an end of which nothing was measured: what it ran.
+#[expect(clippy::unnecessary_wraps, reason = "as the events have it")]
+fn facts() -> Option<Box<EndFacts>> {
+    Some(Box::new(EndFacts {
+        program: "sleep 9".to_owned(),
+        ..EndFacts::default()
+    }))
+}
 
 fn stopped(id: &str, code: i64) -> Message {
     let instance_uuid = id.to_owned();
     Message::InstanceStopped(proto_frames::payload::InstanceStopped {
         instance_uuid,
         exit_code: Some(code),
+        facts: facts(),
         ..Default::default()
     })
 }
@@ -30,6 +40,7 @@ fn deleted(id: &str, code: i64) -> Message {
     Message::InstanceDeleted(proto_frames::payload::InstanceDeleted {
         instance_uuid,
         exit_code: Some(code),
+        facts: facts(),
         ..Default::default()
     })
 }
