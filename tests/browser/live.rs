@@ -215,3 +215,42 @@ async fn tabs_share_one_stream_of_events() {
     let script = script.replace("performance.", "other.performance.");
     assert_eq!(page.browser.js(&script).await, 0);
 }
+
+#[tokio::test]
+async fn what_has_ended_is_listed_with_how_and_those_of_one_outcome_alone_on_request() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let world = World::new(&["node-1", "node-2"]).await;
+    let web = world.web("viewer").await;
+    let page = Page::open(browser, &web.url).await;
+    page.show("history").await;
+    page.says("main", "Nothing that has ended matches").await;
+    for (name, command) in [("first", "delete"), ("second", "stop")] {
+        world.start(name, 100, &["--wait=running"]).await;
+        world.ctl(&[command, name]).await;
+    }
+    let again =
+        "[...document.querySelectorAll('main button')].find((it) => it.innerText === 'Read again')";
+    page.browser
+        .until(&format!(
+            "({again}.click(), ['first', 'deleted', 'second'].every((it) => \
+             document.querySelector('main tbody').innerText.includes(it)))"
+        ))
+        .await;
+    page.browser
+        .js(
+            "const it = document.querySelector('main select[aria-label=Outcome]'); \
+             it.value = 'deleted'; it.dispatchEvent(new Event('change'))",
+        )
+        .await;
+    page.browser
+        .until(
+            "((it) => it.includes('first') && !it.includes('second'))\
+             (document.querySelector('main tbody').innerText)",
+        )
+        .await;
+    page.browser.click("main tbody a").await;
+    page.says("#detail h1", "first").await;
+    page.is_clean(&[NO_OUTPUT]).await;
+}

@@ -5,7 +5,14 @@ use serde_json::json;
 use crate::driver::Browser;
 use crate::world::{Page, World};
 
-const VIEWS: [&str; 5] = ["overview", "nodes", "instances", "queue", "explain"];
+const VIEWS: [&str; 6] = [
+    "overview",
+    "nodes",
+    "instances",
+    "queue",
+    "history",
+    "explain",
+];
 
 #[tokio::test]
 async fn everything_has_a_name_and_fits_a_small_screen() {
