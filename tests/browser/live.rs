@@ -234,7 +234,7 @@ async fn what_has_ended_is_listed_with_how_and_those_of_one_outcome_alone_on_req
         "[...document.querySelectorAll('main button')].find((it) => it.innerText === 'Read again')";
     page.browser
         .until(&format!(
-            "({again}.click(), ['first', 'deleted', 'second'].every((it) => \
+            "({again}.click(), ['first', 'deleted', 'second', 'stopped'].every((it) => \
              document.querySelector('main tbody').innerText.includes(it)))"
         ))
         .await;

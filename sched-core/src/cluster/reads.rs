@@ -149,6 +149,15 @@ impl Cluster {
         }
     }
 
+    /// Why an instance ended that its node reports as stopped: its launcher was sent a stop, or as of any other end.
+    pub(crate) fn cause_of_stop(&self, node: Option<NodeKey>, instance: &InstanceId) -> Cause {
+        let entry = node.and_then(|key| self.entry(key, instance));
+        match self.cause_of_end(node) {
+            Cause::Ended if entry.is_some_and(Entry::may_stop) => Cause::Stopped,
+            cause => cause,
+        }
+    }
+
     /// The managed instances with an entry in a node's ledger.
     pub(crate) fn managed_on(&self, key: NodeKey) -> Vec<InstanceId> {
         let ledger = self.ledger(key);

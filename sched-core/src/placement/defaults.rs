@@ -18,15 +18,6 @@ pub(crate) struct Defaults {
     are_any: bool,
 }
 
-/// What was added to a START that its launcher has to be told, because its payload does not say it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Added {
-    /// Whether it is to be started elsewhere when its node is lost.
-    pub(crate) restart_on_loss: bool,
-    /// How long it may run.
-    pub(crate) time_limit: Option<Span>,
-}
-
 impl Defaults {
     /// Those of these rules.
     pub(crate) fn new(rules: &PolicyRules) -> Self {
@@ -39,13 +30,17 @@ impl Defaults {
         }
     }
 
-    /// Adds to a START what it does not say itself; returns what of that its launcher has to be told.
+    /// Adds to a START what it does not say itself. Returns what of that its launcher has to be told: whether it is to be
+    /// started elsewhere when its node is lost, and how long it may run.
     #[inline]
-    pub(crate) fn complete(&self, request: &mut Arc<StartRequest>) -> Option<Added> {
-        self.are_any.then(|| self.add(request))?
+    pub(crate) fn complete(&self, request: &mut Arc<StartRequest>) -> (bool, Option<Span>) {
+        match self.are_any {
+            true => self.add(request),
+            false => (false, None),
+        }
     }
 
-    fn add(&self, request: &mut Arc<StartRequest>) -> Option<Added> {
+    fn add(&self, request: &mut Arc<StartRequest>) -> (bool, Option<Span>) {
         let tenant = request.tenant.as_ref();
         let own = tenant.and_then(|tenant| self.of_tenants.get(tenant));
         let none = StartDefaults::default();
@@ -62,13 +57,11 @@ impl Defaults {
             asked.on_node_loss = said.cloned().unwrap_or_default();
         }
         if asked == before {
-            return None;
+            return (false, None);
         }
-        let added = Added {
-            restart_on_loss: asked.restarts_on_node_loss() && !before.restarts_on_node_loss(),
-            time_limit: asked.time_limit.filter(|_| before.time_limit.is_none()),
-        };
+        let restart_on_loss = asked.restarts_on_node_loss() && !before.restarts_on_node_loss();
+        let time_limit = asked.time_limit.filter(|_| before.time_limit.is_none());
         Arc::make_mut(request).scheduling = Some(asked);
-        Some(added)
+        (restart_on_loss, time_limit)
     }
 }

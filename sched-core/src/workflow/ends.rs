@@ -56,7 +56,8 @@ impl Scheduler {
         let (instance, how, why) = match told {
             Report::InstanceDeleted(instance) => (instance, Ended::Gone, Cause::Deleted),
             Report::InstanceStopped(instance) => {
-                (instance, Ended::Gone, self.cluster.cause_of_end(from.1))
+                let cause = self.cluster.cause_of_stop(from.1, &instance);
+                (instance, Ended::Gone, cause)
             }
             Report::InstanceExited(instance) => (instance, Ended::ByItself, Cause::Ended),
             Report::InstanceCutOff(instance) => (instance, Ended::CutOff, Cause::CutOff),

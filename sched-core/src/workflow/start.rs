@@ -23,9 +23,8 @@ impl Scheduler {
             return self.refuse_start(&start, problem);
         }
         let defaults = self.placement.policy().defaults();
-        if let Some(added) = defaults.complete(&mut start.request) {
-            start.set_added(added.restart_on_loss, added.time_limit);
-        }
+        let (restart_on_loss, time_limit) = defaults.complete(&mut start.request);
+        start.set_added(restart_on_loss, time_limit);
         if !self.sight().has_room_to_manage(&start) {
             return self.fail_for_room(&start, Refusal::TooMany);
         }
