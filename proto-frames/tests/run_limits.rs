@@ -51,7 +51,7 @@ fn what_a_launcher_is_to_do_while_it_runs_is_checked() {
         assert_eq!(error.to_string(), format!("start.scheduling.{words}"));
         assert_eq!(error.kind(), PayloadErrorKind::InvalidData);
         assert_eq!(peek::start(text.as_bytes()), Err(error));
-        // Whoever is to run it leaves that to the scheduler.
+        // The launcher that runs it leaves that to the scheduler.
         let placed = Start::decode_placed(text.as_bytes());
         assert!(placed.is_ok(), "{placed:?}");
     }

@@ -95,14 +95,14 @@ words! {
         Stopped = "stopped",
         /// It was deleted.
         Deleted = "deleted",
-        /// Nobody has said how.
+        /// How is not known.
         Unknown = "unknown",
     }
 }
 
 impl EndOutcome {
-    /// Whether it went wrong: what `failed` in a filter asks for. What commands or preemption ended did not, and of what
-    /// nobody has said how it ended that is not known.
+    /// Whether it went wrong: what `failed` in a filter asks for. An end by command or preemption did not; an unknown one
+    /// counts as neither failure nor success.
     #[must_use]
     pub fn is_failure(&self) -> bool {
         matches!(

@@ -421,7 +421,7 @@ pub struct Agent {
 #[derive(Debug)]
 enum Link {
     Down {
-        /// When the machine is looked at next: what runs is watched also while nobody is told of it.
+        /// When the machine is looked at next: what runs is watched also without a connection.
         look_at: Option<Instant>,
     },
     Up {

@@ -113,7 +113,7 @@ pub(crate) struct Launch {
     /// The signal that its processes are asked to end with, by its number; none = SIGTERM.
     #[serde(default)]
     pub(crate) stop_signal: Option<i32>,
-    /// How long after that they are killed where nobody but the supervisor asked, in milliseconds.
+    /// How long after that they are killed where the supervisor alone asked, in milliseconds.
     #[serde(default)]
     pub(crate) stop_grace_ms: Option<u64>,
     /// How long it may run, in milliseconds; none = without limit.

@@ -21,6 +21,7 @@ use crate::api::refused::RefusalCause;
 use crate::api::start::PlacedStart;
 use crate::instance::{Placing, State};
 use crate::journal::disk::Unwritten;
+use crate::pending::Waits;
 use crate::placement::explain::Explanation;
 use crate::query::known::Known;
 use crate::sight::Sight;
@@ -32,10 +33,13 @@ impl Scheduler {
         if !self.journal.is_in_trouble() || !self.sight().needs_disk(&start) {
             return Some(start);
         }
+        let instance = &start.request.instance;
         // Of a batch: the START that waits there came first, and this one takes its place.
-        if self.pending.batch_of(&start.request.instance).is_some() {
+        if self.pending.batch_of(instance).is_some() {
             return Some(start);
         }
+        // The newer one takes its place, also where no more may wait.
+        self.pending.take(instance);
         let held = if self.journal.is_leaving() {
             Err(start)
         } else {
@@ -117,14 +121,18 @@ impl Scheduler {
 }
 
 impl Sight<'_> {
-    /// Whether a START would have to survive a restart, or would make a record on disk untrue. A dry run does not, nor
-    /// does a START of an instance that exists.
+    /// Whether a START would have to survive a restart, or would make a record on disk untrue, or an earlier one of its
+    /// instance waits for the disk. A dry run does not, nor does a START of an instance that exists.
     fn needs_disk(&self, start: &PlacedStart) -> bool {
         let request = &start.request;
         let asked = request.scheduling.as_deref();
-        if asked.is_some_and(|asked| asked.dry_run)
-            || self.known(&request.instance) != Known::Nowhere
-        {
+        if asked.is_some_and(|asked| asked.dry_run) {
+            return false;
+        }
+        if let Some(Waits::Disk(_)) = self.pending.waits(&request.instance) {
+            return true;
+        }
+        if self.known(&request.instance) != Known::Nowhere {
             return false;
         }
         request.asks_to_be_managed()

@@ -24,7 +24,7 @@ pub const MIN_TIME_LIMIT: Span = Span::from_ms(1000);
 /// Longest time limit: a year. What runs longer has no limit.
 pub const MAX_TIME_LIMIT: Span = Span::from_ms(365 * 24 * 3_600_000);
 
-/// Longest time between the signal and the kill: what needs more is not ending. Whoever waits for the node's room waits as
+/// Longest time between the signal and the kill: what needs more is not ending. A START that waits for its room waits as
 /// long.
 pub const MAX_GRACE: Span = Span::from_ms(3_600_000);
 

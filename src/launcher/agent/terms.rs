@@ -183,7 +183,7 @@ impl RunTerms {
         *self == Self::default()
     }
 
-    /// Whether its START says anything that is counted: else its time is nobody's concern.
+    /// Whether its START says anything that is counted: else its time does not matter.
     pub(super) fn are_counted(&self) -> bool {
         self.time_limit_ms.is_some() || self.restart.is_some()
     }

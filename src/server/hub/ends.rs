@@ -73,7 +73,10 @@ impl Hub {
         // Queries come on tasks of connections to a hub that is served.
         let hub = self.end_readers.hub.get().and_then(Weak::upgrade);
         let (Some(hub), Ok(runtime)) = (hub, tokio::runtime::Handle::try_current()) else {
-            let answer = failed(&query, "internal error: nobody reads ends".to_owned());
+            let answer = failed(
+                &query,
+                "internal error: ends cannot be read before the server runs".to_owned(),
+            );
             let frame = self.ends_frame(&answer);
             batch.wakers.extend(self.queue_behind(session, frame));
             return;

@@ -293,6 +293,19 @@ fn a_start_at_the_door_preempts_nothing_before_one_of_higher_priority_that_waits
 }
 
 #[test]
+fn a_start_that_needs_no_disk_waits_where_an_earlier_one_of_its_instance_does() {
+    let (mut world, controller, node) = world(100, 0);
+    world.disk_refuses();
+    world.start_as(controller, request("a", 40).waiting(600));
+    world.start(controller, "a", 40);
+    assert_eq!(world.scheduler.footprint().held, 1);
+    assert_eq!(world.placements(), []);
+    world.disk_writes();
+    assert_eq!(world.placements(), [("a".to_owned(), node)]);
+    assert!(world.failures(controller).is_empty());
+}
+
+#[test]
 fn as_many_wait_at_the_door_as_may() {
     let (mut world, controller, _) = world(100, 0);
     let mut world = {
@@ -306,6 +319,10 @@ fn as_many_wait_at_the_door_as_may() {
         );
     }
     assert_eq!(world.failures(controller).len(), 3);
+    assert_eq!(world.scheduler.footprint().held, MAX_HELD_FOR_DISK);
+    // Of one that waits already, the newer takes the place of the earlier.
+    world.start_as(controller, request("start-0", 40).waiting(600));
+    assert!(world.failures(controller).is_empty());
     assert_eq!(world.scheduler.footprint().held, MAX_HELD_FOR_DISK);
     world.advance(DISK_PATIENCE);
     assert_eq!(world.failures(controller).len(), MAX_HELD_FOR_DISK);

@@ -130,7 +130,7 @@ impl Life {
 
     fn exit(&mut self, id: &str) {
         if self.processes.remove(id).is_some() {
-            // Nobody is left to do it, and one that is started again after this is another.
+            // No process is left to do it, and one that is started again after this is another.
             self.unanswered.retain(|it| !it.changes(id));
             self.world.exits(id, 0);
         }

@@ -107,7 +107,7 @@ mod text {
     pub(super) const DETAIL: u8 = 0x8a;
 }
 
-/// The word for an outcome that nobody has told ([`EndOutcome::Unknown`]).
+/// The word for an outcome that is not known ([`EndOutcome::Unknown`]).
 const UNKNOWN: &str = "unknown";
 
 /// From this tag on, a field is bytes.
