@@ -7,6 +7,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use ciao_scheduler::cert::{Anchor, Spec};
 use ciao_scheduler::net::tls::{Identity, TrustAnchors, client_config, server_config};
@@ -78,6 +79,24 @@ impl TestCa {
 pub(crate) fn write_private(path: &Path, contents: &str) {
     std::fs::write(path, contents).unwrap();
     std::fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
+}
+
+/// Puts another certificate of these roles in the place of a file, by a rename; it ends in so many days. When that is, in
+/// seconds of Unix time.
+pub(crate) fn renew(anchor: &Anchor, path: &Path, roles: Role, days: u64) -> i64 {
+    let lifetime = Duration::from_secs(days * 86_400);
+    let not_before = SystemTime::now() - Duration::from_secs(3600);
+    let spec = Spec {
+        not_before,
+        lifetime,
+        ..Spec::localhost(roles)
+    };
+    let next = path.with_extension("next");
+    write_private(&next, anchor.sign(&spec).unwrap().pem());
+    std::fs::rename(next, path).unwrap();
+    let ends = not_before + lifetime;
+    let ends = ends.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    i64::try_from(ends.as_secs()).unwrap()
 }
 
 /// Certificate and key from PEM text.

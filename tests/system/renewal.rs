@@ -1,31 +1,16 @@
 //! What a launcher reads again while it runs: its next connection is made with the certificate that its file has by then, and
 //! SIGHUP changes its log levels. It is still the same process.
 
-use std::time::{Duration, SystemTime};
-
-use ciao_scheduler::cert::Spec;
 use proto_frames::Role;
 use rustix::process::Signal;
 
-use crate::certs::write_private;
+use crate::certs::{renew, write_private};
 use crate::world::{Cluster, until};
 
-/// Writes another certificate of launchers, which ends in so many days; when that is, seconds of Unix time.
-fn renew(cluster: &Cluster, days: u64) -> i64 {
-    let lifetime = Duration::from_secs(days * 86_400);
-    let not_before = SystemTime::now() - Duration::from_secs(3600);
-    let spec = Spec {
-        not_before,
-        lifetime,
-        ..Spec::localhost(Role::AGENT)
-    };
-    let next = cluster.site.ca.anchor.sign(&spec).unwrap();
+/// Renews the launchers' certificate, which then ends in so many days; when that is.
+fn renewed(cluster: &Cluster, days: u64) -> i64 {
     let path = cluster.site.path("agent.pem");
-    write_private(&path.with_extension("next"), next.pem());
-    std::fs::rename(path.with_extension("next"), &path).unwrap();
-    let ends = not_before + lifetime;
-    let ends = ends.duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    i64::try_from(ends.as_secs()).unwrap()
+    renew(&cluster.site.ca.anchor, &path, Role::AGENT, days)
 }
 
 /// Waits until a node's connection is made with a certificate that ends then, give or take a second.
@@ -45,7 +30,7 @@ async fn a_launcher_dials_with_a_renewed_certificate_and_its_instances_stay() {
     let id = cluster.run(options, "exec sleep 1000").await;
     let process = cluster.launcher_pid("node-a");
     for days in [100, 200] {
-        let ends_s = renew(&cluster, days);
+        let ends_s = renewed(&cluster, days);
         // Whatever ends its connection.
         cluster.crash_scheduler().await;
         until_it_ends(&cluster, ends_s).await;
@@ -53,7 +38,7 @@ async fn a_launcher_dials_with_a_renewed_certificate_and_its_instances_stay() {
         cluster.until(&id, "running").await;
     }
     // What is no certificate leaves the one that it had.
-    let ends_s = renew(&cluster, 300);
+    let ends_s = renewed(&cluster, 300);
     cluster.crash_scheduler().await;
     until_it_ends(&cluster, ends_s).await;
     write_private(&cluster.site.path("agent.pem"), "no certificate\n");

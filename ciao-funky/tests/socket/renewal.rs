@@ -1,34 +1,13 @@
 //! Certificates that are renewed while the adapter runs: its next connection to the scheduler is made with them.
 
-use std::path::Path;
-use std::time::{Duration, SystemTime};
-
-use ciao_scheduler::cert::{Anchor, Spec};
+use ciao_scheduler::cert::Anchor;
 use proto_frames::Role;
-
 use serde_json::Value;
 use tokio::time::{Instant, interval};
 
-use crate::certs::write_private;
+use crate::certs::renew;
 use crate::process::{DEADLINE, LOOK_EVERY};
 use crate::world::World;
-
-/// Writes another certificate, which ends in so many days; when that is, seconds of Unix time.
-fn renew(anchor: &Anchor, path: &Path, role: Role, days: u64) -> i64 {
-    let lifetime = Duration::from_secs(days * 86_400);
-    let not_before = SystemTime::now() - Duration::from_secs(3600);
-    let spec = Spec {
-        not_before,
-        lifetime,
-        ..Spec::localhost(role)
-    };
-    let next = anchor.sign(&spec).unwrap();
-    write_private(&path.with_extension("next"), next.pem());
-    std::fs::rename(path.with_extension("next"), path).unwrap();
-    let ends = not_before + lifetime;
-    let ends = ends.duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    i64::try_from(ends.as_secs()).unwrap()
-}
 
 #[tokio::test]
 async fn the_adapter_dials_with_a_renewed_certificate_and_its_tasks_go_on() {

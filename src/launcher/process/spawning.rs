@@ -24,51 +24,34 @@ use super::{ProcessEvent, Processes, environment};
 
 impl Processes {
     /// Begins a start and returns at once; a task does the rest.
-    ///
-    /// An instance of which a record waits to be written is refused as a fault of the storage: after a crash the
-    /// launcher could not find it again. Its images are held before anything waits, so that the cache evicts none.
     pub(super) fn spawn(&mut self, mut workload: Workload) {
         let instance = workload.instance.clone();
-        let (events, starts) = (self.events.clone(), self.starts.clone());
-        if self.state.has(&instance) {
-            let detail = self.state.fault().unwrap_or_default();
-            let failed = start_failed(instance, LaunchFault::Storage, detail);
-            tokio::spawn(async move { events.send(failed).await });
-            return;
-        }
-        let dir = self.state().instance(&instance);
-        let supervisor = self.supervisor.clone();
-        let (wait, abandoned) = oneshot::channel();
         let needed = std::mem::take(&mut workload.images);
-        if !needed.is_empty() {
-            self.images.hold(&instance, &needed);
-            self.waiting.insert(instance.clone(), wait);
-        }
-        let images = self.images.clone();
-        let launch = self.launch(workload, &dir);
-        tokio::spawn(async move {
-            // The images first: fetching them may take minutes, and no permit is held meanwhile.
-            let launch = match &*needed {
-                [] => Ok(launch),
-                needed => with_images(launch, &images, needed, abandoned).await,
-            };
-            let event = match launch {
-                Ok(launch) => {
-                    let turn = starts.acquire().await;
-                    let started = begin(supervisor, dir, launch, instance).await;
-                    drop(turn);
-                    started
-                }
-                Err(detail) => start_failed(instance, LaunchFault::Image, detail),
-            };
-            // The receiver is gone only when the launcher has ended.
-            let _ = events.send(event).await;
+        let launch = self.launch(workload, &self.state().instance(&instance));
+        self.obtain_and_begin(instance, needed, move |_, paths| {
+            Ok(with_images(launch, paths))
         });
     }
 
-    /// Begins to start a workload again, with what it was started with but for what has changed since.
+    /// Begins to start a workload again, with what it was started with but for what has changed since. Its images may have
+    /// been evicted meanwhile; their paths are the same again.
     pub(super) fn respawn(&mut self, respawn: Respawn) {
-        let instance = respawn.instance.clone();
+        let (instance, needed) = (respawn.instance.clone(), respawn.images.clone());
+        self.obtain_and_begin(instance, needed, move |dir, _| launch_again(dir, respawn));
+    }
+
+    /// Has a task obtain the images that are needed, then start what `launch` makes of their paths and report the outcome.
+    ///
+    /// An instance of which a record waits to be written is refused as a fault of the storage: after a crash the
+    /// launcher could not find it again. Its images are held before anything waits, so that the cache evicts none.
+    fn obtain_and_begin(
+        &mut self,
+        instance: String,
+        needed: Vec<Digest>,
+        launch: impl FnOnce(&InstanceDir, &[PathBuf]) -> Result<Launch, (LaunchFault, String)>
+        + Send
+        + 'static,
+    ) {
         let (events, starts) = (self.events.clone(), self.starts.clone());
         if self.state.has(&instance) {
             let detail = self.state.fault().unwrap_or_default();
@@ -79,20 +62,19 @@ impl Processes {
         let dir = self.state().instance(&instance);
         let supervisor = self.supervisor.clone();
         let (wait, abandoned) = oneshot::channel();
-        let needed = respawn.images.clone();
         if !needed.is_empty() {
             self.images.hold(&instance, &needed);
             self.waiting.insert(instance.clone(), wait);
         }
         let images = self.images.clone();
         tokio::spawn(async move {
-            // They may have been evicted since; their paths are the same again.
-            let have = match &*needed {
-                [] => Ok(()),
-                needed => obtained(&images, needed, abandoned).await.map(drop),
+            // The images first: fetching them may take minutes, and no permit is held meanwhile.
+            let paths = match &*needed {
+                [] => Ok(Vec::new()),
+                needed => obtained(&images, needed, abandoned).await,
             };
-            let launch = have.map_err(|detail| (LaunchFault::Image, detail));
-            let event = match launch.and_then(|()| launch_again(&dir, respawn)) {
+            let paths = paths.map_err(|detail| (LaunchFault::Image, detail));
+            let event = match paths.and_then(|paths| launch(&dir, &paths)) {
                 Ok(launch) => {
                     let turn = starts.acquire().await;
                     let started = begin(supervisor, dir, launch, instance).await;
@@ -101,6 +83,7 @@ impl Processes {
                 }
                 Err((fault, detail)) => start_failed(instance, fault, detail),
             };
+            // The receiver is gone only when the launcher has ended.
             let _ = events.send(event).await;
         });
     }
@@ -126,24 +109,16 @@ impl Processes {
     }
 }
 
-/// The launch with the images' paths in place of the placeholders, once all are there.
-///
-/// # Errors
-/// Why one cannot be had, for people; or that the instance was to end meanwhile.
-async fn with_images(
-    launch: Launch,
-    images: &Images,
-    needed: &[Digest],
-    abandoned: oneshot::Receiver<Infallible>,
-) -> Result<Launch, String> {
-    let paths = obtained(images, needed, abandoned).await?;
-    let command = images::command(&paths, launch.command);
-    let env = images::environment(&paths, launch.env);
-    Ok(Launch {
-        command,
-        env,
+/// The launch with the images' paths in place of the placeholders.
+fn with_images(launch: Launch, paths: &[PathBuf]) -> Launch {
+    if paths.is_empty() {
+        return launch;
+    }
+    Launch {
+        command: images::command(paths, launch.command),
+        env: images::environment(paths, launch.env),
         ..launch
-    })
+    }
 }
 
 /// The paths of these images, once all are there.
