@@ -7,7 +7,7 @@
 //! Supervisors are watched through pidfds, which cannot be confused by reused pids, whether they are this launcher's
 //! children or an earlier one's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -85,6 +85,8 @@ pub(crate) struct Processes {
     supervisors: BTreeMap<String, Supervisor>,
     /// Processor times of the last sample; locked by the thread that samples.
     meter: Arc<Mutex<Meter>>,
+    /// Instances whose memory is being looked at: one look at a time, because the kernel may hold it up for long.
+    looks: Arc<Mutex<BTreeSet<String>>>,
     disks: Arc<Disks>,
     shelf: Arc<Shelf>,
     /// Bytes that the output of ended instances took when it was last looked at.
@@ -156,6 +158,7 @@ impl Processes {
             lease,
             supervisors: BTreeMap::new(),
             meter: Arc::default(),
+            looks: Arc::default(),
             disks: Arc::default(),
             shelf: Arc::default(),
             kept_bytes: 0,
@@ -210,8 +213,17 @@ impl Processes {
             }
             AgentAction::CheckMemory { instance, mem_mb } => self.check_memory(instance, mem_mb),
             AgentAction::ExtendLease(until) => self.extend_lease(now, until),
-            AgentAction::Persist(record) => self.state.save(now, record),
-            AgentAction::Forget(id) => self.state.forget(now, id),
+            AgentAction::Persist(record) => {
+                // One that waits to be started again keeps them: it may be cut off from where they come from.
+                if record.has_ended() {
+                    self.images.release(&record.instance);
+                }
+                self.state.save(now, record);
+            }
+            AgentAction::Forget(id) => {
+                self.images.release(&id);
+                self.state.forget(now, id);
+            }
             AgentAction::PersistMaintenance(maintenance) => {
                 self.state.set_maintenance(now, maintenance);
             }
@@ -291,7 +303,6 @@ impl Processes {
                 if let Input::StartFailed { instance, .. } | Input::Exited { instance, .. } = &input
                 {
                     self.waiting.remove(instance);
-                    self.images.release(instance);
                 }
                 match &input {
                     Input::Exited { instance, .. } => drop(self.supervisors.remove(instance)),
@@ -325,25 +336,31 @@ impl Processes {
         let Some(supervisor) = self.supervisors.get(&instance).filter(|_| !is_limited) else {
             return;
         };
+        if !self.looks.lock().insert(instance.clone()) {
+            return;
+        }
         let (pid, dir) = (supervisor.pid, self.state().instance(&instance));
         let limits = Limits { mem_mb, vcpus: 0 };
+        let looks = Arc::clone(&self.looks);
         tokio::spawn(async move {
             let look = move || procfs::memory_below(Path::new("/proc"), pid);
             let held = tokio::task::spawn_blocking(look).await.unwrap_or(0);
-            if held <= limits.memory_bytes() {
-                return;
+            if held > limits.memory_bytes() {
+                let held_kib = held >> 10;
+                let asked = control::ask(&dir, Request::EndForMemory { held_kib }).await;
+                match asked {
+                    Ok(()) => warn!(
+                        event = "instance_out_of_memory",
+                        instance,
+                        held_mb = held >> 20,
+                        mem_mb,
+                        "the processes of an instance held more memory together than it may have, and were killed"
+                    ),
+                    // With the next look again, if it is still there.
+                    Err(error) => debug!(instance, error, "not ended for its memory"),
+                }
             }
-            warn!(
-                event = "instance_out_of_memory",
-                instance,
-                held_mb = held >> 20,
-                mem_mb,
-                "an instance holds more memory than it may; it is ended"
-            );
-            let held_kib = held >> 10;
-            if let Err(error) = control::ask(&dir, Request::EndForMemory { held_kib }).await {
-                debug!(instance, error, "not ended for its memory");
-            }
+            looks.lock().remove(&instance);
         });
     }
 

@@ -306,7 +306,9 @@ impl Watch {
                     self.job = None;
                     self.end_for_memory();
                 }
-                () = self.limit.over(&self.processes), if self.ask == Ask::None => self.end_in_time(),
+                () = self.limit.over(&self.processes), if self.ask != Ask::Kill && !self.limit.is_in_grace() => {
+                    self.end_in_time();
+                }
                 () = self.limit.grace_over(), if self.ask != Ask::Kill => self.asked(Some(Ask::Kill)),
                 _ = look.tick() => self.output.limit(),
             }
@@ -364,11 +366,14 @@ impl Watch {
         }
     }
 
-    /// Its time may be over: then it is asked to end, as by a command, and killed after its grace.
+    /// Its time may be over: then it is asked to end, as by a command, and killed after its grace. One that was asked
+    /// before ends for that, but no later: its launcher, which was to kill it, may be gone.
     fn end_in_time(&mut self) {
         if self.limit.is_over(&self.processes) {
-            self.why = Some(Why::TimeLimit);
-            self.asked(Some(Ask::Terminate));
+            if self.ask == Ask::None {
+                self.why = Some(Why::TimeLimit);
+                self.asked(Some(Ask::Terminate));
+            }
             self.limit.begin_grace();
         }
     }

@@ -1,5 +1,7 @@
 //! Time limits, stop signals and restarts of real processes.
 
+use std::time::Instant;
+
 use proto_frames::Kind;
 use proto_frames::payload::{
     EndFacts, EndWhy, InstanceStopped, Payload, PhaseName, RestartPolicy, RestartWhen, Scheduling,
@@ -102,6 +104,21 @@ async fn a_time_limit_holds_while_no_launcher_runs_and_is_told_by_the_next() {
 }
 
 #[tokio::test]
+async fn a_time_limit_holds_also_where_a_launcher_died_after_it_asked_for_the_end() {
+    let (world, mut launcher, mut peer) = World::connected(&[]).await;
+    let script = "trap 'echo asked' TERM; echo $$; while :; do sleep 0.05; done";
+    peer.start(&with(shell("a", script), limited(2000, 5000)))
+        .await;
+    let pid = world.pids("a", 1).await[0];
+    peer.listed("a", "active").await;
+    peer.delete("a", false).await;
+    until("its signal", || world.output("a").contains("asked")).await;
+    launcher.signal(Signal::KILL);
+    launcher.ended().await;
+    until("its end", || !runs(pid)).await;
+}
+
+#[tokio::test]
 async fn suspended_time_does_not_count_and_what_earlier_nodes_used_does() {
     let (world, _launcher, mut peer) = World::connected(&[]).await;
     let start = Start {
@@ -120,11 +137,19 @@ async fn suspended_time_does_not_count_and_what_earlier_nodes_used_does() {
     let first = used(&peer.listed("a", "exit_paused").await);
     assert!((3_597_000..3_600_000).contains(&first), "{first}");
     // More reports than take what was left of its time.
+    let suspended = Instant::now();
     peer.reports(25).await;
     assert_eq!(used(&peer.listed("a", "exit_paused").await), first);
+    let left_ms = 3_600_000 - first;
+    let suspended = suspended.elapsed();
     peer.resume("a").await;
     assert_eq!(peer.turned().await.1, PhaseName::Running);
-    assert_eq!(peer.end().await.facts.why, EndWhy::TimeLimit);
+    let end = peer.end().await;
+    assert_eq!(end.facts.why, EndWhy::TimeLimit);
+    // It had what was left then, but for what the two clocks differ by, and what it was suspended beside.
+    let ran_ms = end.facts.ran_ms.unwrap();
+    let at_least = left_ms + u64::try_from(suspended.as_millis()).unwrap() - 1000;
+    assert!(ran_ms >= at_least, "{ran_ms} ms, at least {at_least}");
     drop(world);
 }
 

@@ -370,6 +370,8 @@ impl Agent {
         // It was sent no signal, also where its lease had just run out; or it was, because it had no right to go on.
         let is_its_own = by_itself && code.is_some() || is_over_time || instance.is_oom();
         let would_restart = !is_over_time && instance.wants_restart(code);
+        // It may be started elsewhere by now, and is not to be here: to those who wait it has not ended by itself.
+        let is_past_its_lease = instance.leased && !self.lease_holds(now);
         match state {
             InstancePhase::Stopping { outcome, .. }
                 if !is_its_own || would_restart || outcome == Removal::Deleted =>
@@ -390,6 +392,9 @@ impl Agent {
                     state,
                     InstancePhase::Stopping { .. } | InstancePhase::Suspended
                 );
+                if may_restart && would_restart && is_past_its_lease {
+                    return self.remove(now, id, Removal::CutOff, code);
+                }
                 if may_restart && !is_over_time && self.back_off(now, id, code) {
                     return;
                 }

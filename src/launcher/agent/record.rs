@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::ends::{End, Ran};
 use super::instances::{Instance, InstancePhase};
 use super::transitions::MAX_THAWS;
-use super::{About, Agent, AgentAction, Demand, Devices, Duty, RunTerms, images_of};
+use super::{About, Agent, AgentAction, Demand, Devices, Duty, Link, RunTerms, images_of};
 
 /// An instance as it is kept in the state directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -184,6 +184,8 @@ impl Agent {
             }
         }
         self.assign_recovered_devices();
+        // What runs is watched before there is a connection.
+        self.link = Link::Down { look_at: Some(now) };
         if maintenance {
             // The launcher before may have ended amidst an EVACUATE, with some told to end and others not.
             self.stop_all(now);
@@ -263,7 +265,11 @@ impl Agent {
             ProcessFate::Running => match record.stage {
                 // Again: it is not known whether its processes were asked before.
                 Stage::Stopping(outcome) => self.terminate(now, &id, outcome),
-                _ => {
+                stage => {
+                    if stage == Stage::Starting {
+                        // It has begun since: that was not noted.
+                        self.count_run(now, &id);
+                    }
                     self.persist(&id);
                     self.take_up_change(&id);
                 }

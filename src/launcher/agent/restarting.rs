@@ -125,10 +125,10 @@ impl Agent {
         }
     }
 
-    /// A run has ended, and nothing has that comes before a restart. Whether the instance is started again.
+    /// A run has ended, and nothing has that comes before a restart: no removal, no time limit, no end of its lease. Whether
+    /// the instance is started again.
     pub(super) fn back_off(&mut self, now: Instant, id: &str, code: Option<i32>) -> bool {
         let now_ms = self.count_at(now);
-        let may_run = self.lease_holds(now);
         let Some(instance) = self.instances.get_mut(id) else {
             return false;
         };
@@ -140,15 +140,13 @@ impl Agent {
             ran: Duration::from_millis(instance.terms.used.run_ms(now_ms)),
             at_ms: now_ms,
         };
-        if instance.leased && !may_run {
-            return false;
-        }
         let pause = match instance.terms.restarts.after(&rule, end) {
             AfterEnd::After(pause) => pause,
             AfterEnd::NotWanted | AfterEnd::UsedUp => return false,
         };
         instance.usage = None;
-        instance.terms.earlier = instance.ran.after(instance.terms.earlier);
+        // Taken: what ends it while it waits is told with the sum alone.
+        instance.terms.earlier = std::mem::take(&mut instance.ran).after(instance.terms.earlier);
         self.give_up_change(id);
         self.wait_for_restart(now, id, pause);
         self.persist(id);
@@ -164,15 +162,22 @@ impl Agent {
         true
     }
 
-    /// Takes up an instance that an earlier launcher was to start again.
+    /// Takes up an instance that an earlier launcher was to start again. Past its lease it is cut off: it may be started
+    /// elsewhere by now.
     pub(super) fn recover_backoff(&mut self, now: Instant, id: &str) {
-        let clock = self.node_clock(now);
-        let Some(instance) = self.instances.get(id) else {
+        let now_ms = self.count_at(now);
+        let holds = self.lease_holds(now);
+        let Some(instance) = self.instances.get_mut(id) else {
             return;
         };
-        let next = instance.terms.restarts.next_ms();
-        let next = next.map_or(now, |next| clock.instant_of(next));
-        self.wait_for_restart(now, id, next.saturating_duration_since(now));
+        if instance.leased && !holds {
+            return self.stop(now, id, Removal::CutOff);
+        }
+        let pause = match instance.terms.restart {
+            Some(rule) => instance.terms.restarts.pause_left(&rule, now_ms),
+            None => Duration::ZERO,
+        };
+        self.wait_for_restart(now, id, pause);
         self.persist(id);
         self.order(AgentAction::Clear(id.to_owned()));
     }
@@ -216,7 +221,6 @@ impl Agent {
         instance.terms.is_over_time |= is_over;
         match (is_over, waits) {
             (true, true) => {
-                instance.ran = Ran::default();
                 let code = instance.terms.restarts.last_code();
                 let order = self.next_end();
                 self.end(now, id, InstancePhase::Exited { code, order });

@@ -161,6 +161,15 @@ impl Restarts {
         AfterEnd::After(pause)
     }
 
+    /// How long it waits yet. No longer than a pause may be: the node's count may have begun again, and the restart then
+    /// lie ahead by all that was counted before.
+    pub(super) fn pause_left(&mut self, rule: &RestartRule, now_ms: u64) -> Duration {
+        let latest = now_ms.saturating_add(rule.longest_ms);
+        let next = self.next_ms.map_or(now_ms, |next| next.min(latest));
+        self.next_ms = Some(next);
+        Duration::from_millis(next.saturating_sub(now_ms))
+    }
+
     /// Puts the restart off that is due, because it cannot be done now; it is counted once all the same.
     pub(super) fn put_off(&mut self, rule: &RestartRule, now_ms: u64) -> Duration {
         let pause = rule.pause(self.row);

@@ -85,22 +85,6 @@ impl NodeClock {
             None => self.ms.saturating_sub(ms(self.at - now)),
         }
     }
-
-    /// The moment of a count; one that is too far for the clock is a day from then.
-    pub(super) fn instant_of(&self, count_ms: u64) -> Instant {
-        /// Later than anything that is waited for here.
-        const FAR: Duration = Duration::from_secs(24 * 3600);
-        match count_ms.checked_sub(self.ms) {
-            Some(later) => {
-                let later = Duration::from_millis(later);
-                self.at.checked_add(later).unwrap_or(self.at + FAR)
-            }
-            None => {
-                let earlier = Duration::from_millis(self.ms - count_ms);
-                self.at.checked_sub(earlier).unwrap_or(self.at)
-            }
-        }
-    }
 }
 
 impl TimeUsed {
@@ -231,10 +215,8 @@ mod tests {
         for later in [0, 1, 10_000] {
             let moment = at + Duration::from_millis(later);
             assert_eq!(clock.ms_at(moment), 5000 + later);
-            assert_eq!(clock.instant_of(5000 + later), moment);
         }
-        assert_eq!(clock.instant_of(4000), at - Duration::from_secs(1));
-        assert!(clock.instant_of(u64::MAX) > at);
+        assert_eq!(clock.ms_at(at - Duration::from_secs(1)), 4000);
     }
 
     #[derive(Debug, Clone, Copy)]

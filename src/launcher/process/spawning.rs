@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use super::super::agent::{Input, LaunchFault, Respawn, Workload};
 use super::super::files::{InstanceDir, Launch, Obstacle, read_json};
 use super::super::images::{self, Images};
+use super::super::lease::boottime;
 use super::super::limits::Limits;
 use super::super::orphans;
 use super::starting::{NotStarted, Rest, start};
@@ -37,7 +38,12 @@ impl Processes {
     /// been evicted meanwhile; their paths are the same again.
     pub(super) fn respawn(&mut self, respawn: Respawn) {
         let (instance, needed) = (respawn.instance.clone(), respawn.images.clone());
-        self.obtain_and_begin(instance, needed, move |dir, _| launch_again(dir, respawn));
+        let asked = boottime();
+        self.obtain_and_begin(instance, needed, move |dir, _| {
+            // The time in which its images were fetched counts.
+            let waited = boottime().saturating_sub(asked);
+            launch_again(dir, respawn, waited)
+        });
     }
 
     /// Has a task obtain the images that are needed, then start what `launch` makes of their paths and report the outcome.
@@ -140,7 +146,11 @@ async fn obtained(
 ///
 /// # Errors
 /// The file in its directory is gone, or cannot be read: a workload can remove it.
-fn launch_again(dir: &InstanceDir, respawn: Respawn) -> Result<Launch, (LaunchFault, String)> {
+fn launch_again(
+    dir: &InstanceDir,
+    respawn: Respawn,
+    waited: Duration,
+) -> Result<Launch, (LaunchFault, String)> {
     let before: Launch = read_json(&dir.launch())
         .and_then(|launch| launch.ok_or_else(|| io::ErrorKind::NotFound.into()))
         .map_err(|error| {
@@ -155,7 +165,9 @@ fn launch_again(dir: &InstanceDir, respawn: Respawn) -> Result<Launch, (LaunchFa
             mem_mb: respawn.mem_mb,
             vcpus: respawn.vcpus,
         },
-        time_left_ms: respawn.time_left.map(whole_ms),
+        time_left_ms: respawn
+            .time_left
+            .map(|left| whole_ms(left.saturating_sub(waited))),
         ..before
     })
 }

@@ -7,6 +7,8 @@ use proto_frames::payload::{
 use super::*;
 use crate::launcher::agent::{Respawn, Why};
 
+mod over_launchers;
+
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
