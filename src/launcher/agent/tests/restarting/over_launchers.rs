@@ -76,8 +76,10 @@ fn the_time_of_a_run_counts_also_where_a_launcher_died_before_it_noted_the_start
     world.connect();
     world.advance(SECOND * 10);
     let used = world.progress("a").1.time_used_ms;
-    let ran = (world.now - found).as_millis();
-    assert_eq!(used.map(u128::from), Some(ran));
+    let used = Duration::from_millis(used.unwrap());
+    // As the last report has it.
+    let ran = world.now - found;
+    assert!(ran - INTERVAL <= used && used <= ran, "{used:?} of {ran:?}");
 }
 
 #[test]
