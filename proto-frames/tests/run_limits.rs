@@ -34,6 +34,31 @@ fn what_a_launcher_is_to_do_while_it_runs_is_checked() {
             "restart, line 4 column 14: makes sense only with when: on-failure or when: always beside it",
         ),
         (
+            "retry: {max: 3}",
+            "retry.on, line 4 column 12: missing or empty",
+        ),
+        (
+            "retry: {on: [0]}",
+            "retry.on[0], line 4 column 18: expected an exit status from 1 to 255, a range of these such as 100-120, \
+             signal or node_failure, found `0`",
+        ),
+        (
+            "retry: {on: [75], max: 101}",
+            "retry.max, line 4 column 28: 101 is outside 1 to 100",
+        ),
+        (
+            "on_node_loss: restart\nretry: {on: [node_failure]}",
+            "retry.on, line 5 column 17: not together with on_node_loss: restart, which is the same without a limit",
+        ),
+        (
+            "after: [{end: ok}]",
+            "after[0].instance, line 4 column 13: missing or empty",
+        ),
+        (
+            "after: [{instance: a, end: never}]",
+            "after[0].end, line 4 column 32: `never` is none of ok, any, failed",
+        ),
+        (
             "restart: {when: always, max: 101}",
             "restart.max, line 4 column 34: 101 is outside 1 to 100",
         ),

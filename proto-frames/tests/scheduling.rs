@@ -12,9 +12,9 @@ use proto_frames::payload::scheduling::{
     MAX_MUST_UNDERSTAND, MAX_NEAR, MAX_RESOURCES,
 };
 use proto_frames::payload::{
-    AttemptFailed, Backoff, Batch, DecidedPlacement, Expression, Group, GroupPolicy, Near,
+    After, AttemptFailed, Backoff, Batch, DecidedPlacement, Expression, Group, GroupPolicy, Near,
     OnNodeLoss, Payload, PayloadErrorKind, PlacementDecision, Reason, ReasonKind, RestartPolicy,
-    Scheduling, Span, Start, StartFailure, StartFailureReason, Stop, peek,
+    RetryPolicy, Scheduling, Span, Start, StartFailure, StartFailureReason, Stop, peek,
 };
 
 /// A START with these lines in its `scheduling`, which begin in line 4.
@@ -524,6 +524,21 @@ prop_compose! {
     }
 }
 
+fn retry() -> impl Strategy<Value = RetryPolicy> {
+    let on = select(&["75", "1-255", "100-120", "signal"][..]);
+    let on = on.prop_map(|text| text.parse().expect("each is one"));
+    let max = option::of(1..=100_u32);
+    (vec(on, 1..4), max).prop_map(|(on, max)| RetryPolicy { on, max })
+}
+
+fn after() -> impl Strategy<Value = After> {
+    let end = select(&["", "ok", "any", "failed"][..]);
+    (name(), end).prop_map(|(instance, end)| After {
+        instance,
+        end: end.into(),
+    })
+}
+
 prop_compose! {
     fn scheduling()(
         (version, must_understand) in (option::of(Just(1)), vec(select(Scheduling::KEYS).prop_map(str::to_owned), 0..3)),
@@ -538,6 +553,7 @@ prop_compose! {
         on_node_loss in select(&["", "report", "restart"][..]),
         time_limit in option::of((1000..=31_536_000_000_u64).prop_map(Span::from_ms)),
         (stop, restart) in (option::of(stop()), option::of(restart())),
+        (retry, after) in (option::of(retry()), vec(after(), 0..3)),
         image in "[!-~]{0,12}",
         count in option::of(1..=MAX_COUNT),
         alternates in option::of(0..=MAX_ALTERNATES),
@@ -557,7 +573,7 @@ prop_compose! {
             attempts, relocate: relocate.then_some(true), image, dry_run,
             name: called,
             on_node_loss: on_node_loss.into(),
-            time_limit, stop, restart,
+            time_limit, stop, restart, retry, after,
             count: count.filter(|_| dry_run),
             alternates: alternates.filter(|_| dry_run),
         }

@@ -150,6 +150,12 @@ pub enum Fault {
         /// The key that must be present too.
         needs: &'static str,
     },
+    /// The key makes no sense beside another.
+    #[error("not together with {other}")]
+    NotWith {
+        /// The other, and what it says.
+        other: &'static str,
+    },
     /// A length of time below what the key allows.
     #[error("shorter than {min}")]
     SpanTooShort {
@@ -244,6 +250,7 @@ impl PayloadError {
             | Fault::NotAnImage(_)
             | Fault::NotAnInstanceName(_)
             | Fault::OnlyWith { .. }
+            | Fault::NotWith { .. }
             | Fault::SpanTooShort { .. }
             | Fault::SpanTooLong { .. } => PayloadErrorKind::InvalidData,
         }

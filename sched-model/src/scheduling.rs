@@ -20,6 +20,8 @@
 //!   time_limit: 10m
 //!   stop: {signal: INT, grace: 30s}
 //!   restart: {when: on-failure, max: 5, backoff: 1s..5m, window: 1h}
+//!   retry: {on: [75, 100-120, signal, node_failure], max: 3}
+//!   after: [{instance: 5f0c2a4e-8d5e-4a0b-9c43-0d9f3a0f6c11, end: ok}]
 //!   image: ubuntu-24.04
 //!   name: web-1
 //!   dry_run: true
@@ -37,10 +39,14 @@ use crate::expression::{Expression, is_name};
 use crate::span::Span;
 use crate::value::Record;
 use crate::{record, words};
+use after::After;
 use limits::{RestartPolicy, RestartWhen, Stop};
+use retry::RetryPolicy;
 
+pub mod after;
 mod check;
 pub mod limits;
+pub mod retry;
 
 /// The version of these keys that is understood.
 pub const VERSION: u32 = 1;
@@ -130,6 +136,10 @@ record! {
         stop: Option<Stop> as "stop" unless empty,
         /// Whether it is started again on its node when its program has ended.
         restart: Option<RestartPolicy> as "restart" unless empty,
+        /// After which ends it is placed again, where it is not started again on its node any more.
+        retry: Option<RetryPolicy> as "retry" unless empty,
+        /// Instances that must have ended before it is placed, at most [`after::MAX_AFTER`].
+        after: Vec<After> as "after" unless empty,
         /// The image it runs, as nodes that have it label themselves; empty for none.
         image: String as "image" unless empty,
         /// The name of its instance, beside its UUID; no other living instance of its tenant has that name. Empty for
@@ -237,17 +247,21 @@ impl Scheduling {
         self.attempts.unwrap_or(1)
     }
 
-    /// Whether it is to be started on another node when its own is lost.
+    /// Whether it is to be started on another node when its own is lost: without limit, or as one of its retries.
     #[must_use]
     pub fn restarts_on_node_loss(&self) -> bool {
         self.on_node_loss == OnNodeLoss::Restart
+            || (self.retry.as_ref()).is_some_and(RetryPolicy::covers_node_failure)
     }
 
-    /// Whether its launcher has to do something about it while it runs: end it in time, or in a way of its own, or start
-    /// it again. Launchers of the original pass over that.
+    /// Whether its launcher has to do something about it while it runs: end it in time, or in a way of its own, start
+    /// it again, or say how it ended by itself. Launchers of the original pass over that.
     #[must_use]
     pub fn needs_run_limits(&self) -> bool {
-        self.time_limit.is_some() || self.stop.is_some() || self.restart_policy().is_some()
+        self.time_limit.is_some()
+            || self.stop.is_some()
+            || self.restart_policy().is_some()
+            || self.retry.is_some()
     }
 
     /// Whether and how it is started again on its node when its program has ended; `None` where it never is.

@@ -71,6 +71,8 @@ words! {
         QueueTimeout = "queue_timeout",
         /// The scheduler cannot record it on disk, and so could not keep it (added by this project).
         NotRecorded = "not_recorded",
+        /// What it was to come after has not ended as it was to, or is not known (added by this project).
+        DependencyFailed = "dependency_failed",
     }
 }
 
@@ -99,6 +101,7 @@ impl StartFailureReason {
     pub fn to_original(&self) -> Self {
         match self {
             Self::QueueTimeout | Self::NotRecorded => Self::FullCloud,
+            Self::DependencyFailed => Self::LaunchFailure,
             known => known.clone(),
         }
     }

@@ -289,6 +289,16 @@ pub(crate) const SCHEDULING: &str = "start:
       max: 5
       backoff: 1s..5m
       window: 1h
+    retry:
+      on:
+        - 75
+        - 100-120
+        - signal
+      max: 3
+    after:
+      - instance: prepare
+        end: any
+      - instance: 5f0c2a4e-8d5e-4a0b-9c43-0d9f3a0f6c11
     image: ubuntu:24.04
     name: web-1
     dry_run: true
@@ -316,6 +326,8 @@ pub(crate) const FLOW: &str = "start:
     time_limit: 90s
     stop: {signal: HUP, grace: 0}
     restart: {when: always, backoff: 10s}
+    retry: {on: [75, 100-120, node_failure], max: 3}
+    after: [{instance: a, end: failed}, {instance: b}]
   storage: [{local: true, size: 3}, {size: 4}]
   command: [sleep, 10]
 ";

@@ -52,7 +52,8 @@ impl Defaults {
         asked.attempts = asked.attempts.or(own.attempts).or(all.attempts);
         asked.relocate = asked.relocate.or(own.relocate).or(all.relocate);
         asked.time_limit = asked.time_limit.or(own.time_limit).or(all.time_limit);
-        if asked.on_node_loss == OnNodeLoss::default() {
+        // A START with `retry: {on: [node_failure]}` says it itself, with a limit.
+        if asked.on_node_loss == OnNodeLoss::default() && !before.restarts_on_node_loss() {
             let said = own.on_node_loss.as_ref().or(all.on_node_loss.as_ref());
             asked.on_node_loss = said.cloned().unwrap_or_default();
         }

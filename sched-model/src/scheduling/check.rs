@@ -7,10 +7,12 @@
 
 use std::ops::RangeInclusive;
 
+use super::after::{After, AfterEnd, MAX_AFTER};
 use super::limits::{
     Backoff, MAX_BACKOFF, MAX_GRACE, MAX_RESTART_WINDOW, MAX_RESTARTS, MAX_TIME_LIMIT, MIN_BACKOFF,
     MIN_TIME_LIMIT, RestartPolicy, RestartWhen, Stop, StopSignal,
 };
+use super::retry::{MAX_RETRIES, MAX_RETRY_ON, RetryPolicy};
 use super::{
     Batch, Group, GroupPolicy, MAX_ALTERNATES, MAX_ATTEMPTS, MAX_BATCH, MAX_COUNT, MAX_EXPRESSIONS,
     MAX_INSTANCES_NAMED, MAX_MUST_UNDERSTAND, MAX_NEAR, MAX_PRIORITY, MAX_QUEUE, MAX_RESOURCES,
@@ -104,6 +106,8 @@ impl Scheduling {
         self.batch.as_ref().map_or(Ok(()), Batch::check)?;
         self.check_losses()?;
         self.check_limits()?;
+        self.check_retry()?;
+        self.check_after()?;
         if !self.image.is_empty() && !is_image(&self.image) {
             return wrong("image", Fault::NotAnImage(shorten(&self.image)));
         }
@@ -172,6 +176,26 @@ impl Scheduling {
         self.restart.as_ref().map_or(Ok(()), RestartPolicy::check)
     }
 
+    /// `retry`, which says itself what is to be done when a node is lost, or not.
+    fn check_retry(&self) -> Result<(), PayloadError> {
+        let Some(retry) = &self.retry else {
+            return Ok(());
+        };
+        retry.check()?;
+        if retry.covers_node_failure() && self.on_node_loss == OnNodeLoss::Restart {
+            let other = "on_node_loss: restart, which is the same without a limit";
+            return wrong("retry.on", Fault::NotWith { other });
+        }
+        Ok(())
+    }
+
+    /// `after`: bounded, and each entry makes sense.
+    fn check_after(&self) -> Result<(), PayloadError> {
+        check_len("after", self.after.len(), MAX_AFTER)?;
+        let mut numbered = self.after.iter().enumerate();
+        numbered.try_for_each(|(index, after)| after.check(index))
+    }
+
     /// `count` and `alternates` need `dry_run: true`: a START itself starts one instance.
     fn check_dry_run(&self) -> Result<(), PayloadError> {
         for (key, number, range) in [
@@ -205,6 +229,31 @@ impl Stop {
         }
         let grace = self.grace.unwrap_or_default();
         check_span("stop.grace", grace, Span::default()..=MAX_GRACE)
+    }
+}
+
+impl RetryPolicy {
+    /// A policy needs to say after which ends.
+    fn check(&self) -> Result<(), PayloadError> {
+        if self.on.is_empty() {
+            return wrong("retry.on", Fault::Missing);
+        }
+        check_len("retry.on", self.on.len(), MAX_RETRY_ON)?;
+        check_range("retry.max", self.most().into(), 1..=MAX_RETRIES.into())
+    }
+}
+
+impl After {
+    /// An entry of `after` names an instance, and a known word for its end.
+    fn check(&self, index: usize) -> Result<(), PayloadError> {
+        check_name(&format!("after[{index}].instance"), &self.instance)?;
+        match &self.end {
+            AfterEnd::Other(word) if !word.is_empty() => {
+                let fault = unknown(word, AfterEnd::KNOWN);
+                wrong(&format!("after[{index}].end"), fault)
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Options that say what an instance's launcher does about it while it runs: `time_limit`, `stop` and `restart` of
-//! `start.scheduling`, by flags.
+//! Options that say what an instance waits for and what becomes of it while it runs: `time_limit`, `stop`, `restart`,
+//! `retry` and `after` of `start.scheduling`, by flags.
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -7,8 +7,10 @@ use proto_frames::payload::scheduling::limits::{
     MAX_BACKOFF, MAX_GRACE, MAX_RESTART_WINDOW, MAX_RESTARTS, MAX_TIME_LIMIT, MIN_BACKOFF,
     MIN_TIME_LIMIT,
 };
+use proto_frames::payload::scheduling::retry::MAX_RETRIES;
 use proto_frames::payload::{
-    Backoff, RestartPolicy, RestartWhen, Scheduling, Span, Stop, StopSignal,
+    After, AfterEnd, Backoff, RestartPolicy, RestartWhen, RetryOn, RetryPolicy, Scheduling, Span,
+    Stop, StopSignal,
 };
 
 use super::lifecycle::span;
@@ -53,6 +55,22 @@ pub struct RunLimitArgs {
     /// The time in which there may be --restart-max restarts, for example 1h [default: all count]
     #[arg(long, value_name = "DURATION", requires = "restart_max", value_parser = window)]
     pub restart_window: Option<Span>,
+    /// Place it again, anywhere, after these ends: exit statuses such as 75 or 100-120, `signal`, `node_failure`; where it
+    /// has restarts, once these are used up
+    #[arg(long, value_name = "END,…", value_delimiter = ',')]
+    pub retry_on: Vec<RetryOn>,
+    /// At most so often [default: 3]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "retry_on",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RETRIES))
+    )]
+    pub retry_max: Option<u32>,
+    /// Place it only once this instance, by UUID or name, has ended with exit status 0; with :any however it ended, with
+    /// :failed in any other way; repeatable
+    #[arg(long, value_name = "INSTANCE[:END]", value_parser = after)]
+    pub after: Vec<After>,
 }
 
 impl RunLimitArgs {
@@ -63,6 +81,8 @@ impl RunLimitArgs {
             time_limit: self.time_limit,
             stop: self.stop(),
             restart: self.restart(),
+            retry: self.retry(),
+            after: self.after.clone(),
             ..scheduling.unwrap_or_default()
         };
         (all != Scheduling::default()).then_some(all)
@@ -77,6 +97,14 @@ impl RunLimitArgs {
         })
     }
 
+    /// After which ends it is placed again, if that is said.
+    fn retry(&self) -> Option<RetryPolicy> {
+        (!self.retry_on.is_empty()).then(|| RetryPolicy {
+            on: self.retry_on.clone(),
+            max: self.retry_max,
+        })
+    }
+
     /// Whether it is started again, if that is said.
     fn restart(&self) -> Option<RestartPolicy> {
         Some(RestartPolicy {
@@ -86,6 +114,22 @@ impl RunLimitArgs {
             window: self.restart_window,
         })
     }
+}
+
+/// Reads `INSTANCE[:END]`.
+fn after(text: &str) -> Result<After, String> {
+    let (instance, end) = text.split_once(':').unwrap_or((text, AfterEnd::KNOWN[0]));
+    let end = AfterEnd::from(end);
+    if instance.is_empty() || matches!(end, AfterEnd::Other(_)) {
+        let words = AfterEnd::KNOWN.join(", ");
+        return Err(format!(
+            "write it as INSTANCE or INSTANCE:END, where END is one of {words}"
+        ));
+    }
+    Ok(After {
+        instance: instance.to_owned(),
+        end,
+    })
 }
 
 fn time_limit(text: &str) -> Result<Span, String> {
@@ -144,6 +188,10 @@ mod tests {
             "--restart-max=5",
             "--restart-backoff=1s..5m",
             "--restart-window=1h",
+            "--retry-on=75,100-120,signal",
+            "--retry-max=2",
+            "--after=prepare",
+            "--after=5f0c2a4e-8d5e-4a0b-9c43-0d9f3a0f6c11:any",
         ])
         .unwrap();
         assert_eq!(said.check(), Ok(()));
@@ -160,6 +208,10 @@ mod tests {
         );
         assert_eq!(restart.pauses().to_string(), "1s..5m");
         assert_eq!(restart.window.unwrap().ms(), 3_600_000);
+        let retry = said.retry.unwrap();
+        assert!(retry.covers_exit(75) && retry.covers_exit(-9) && retry.most() == 2);
+        let after: Vec<_> = said.after.iter().map(|it| it.end.as_str()).collect();
+        assert_eq!(after, ["ok", "any"]);
         assert_eq!(parsed(&[]).unwrap(), Scheduling::default());
         assert_eq!(parsed(&["--restart=never"]).unwrap().check(), Ok(()));
     }
@@ -172,6 +224,11 @@ mod tests {
             (&["--stop-signal=KILL"], "TERM, INT"),
             (&["--stop-grace=2h"], "at most 1h"),
             (&["--restart=sometimes"], "on-failure"),
+            (&["--retry-on=0"], "from 1 to 255"),
+            (&["--retry-max=2"], "--retry-on <END,…>"),
+            (&["--retry-on=75", "--retry-max=0"], "1..=100"),
+            (&["--after=a:never"], "ok, any, failed"),
+            (&["--after=:any"], "INSTANCE:END"),
             (&["--restart-max=3"], "--restart <WHEN>"),
             (&["--restart=always", "--restart-max=0"], "1..=100"),
             (

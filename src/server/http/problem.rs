@@ -286,7 +286,9 @@ impl From<&StartFailure> for Problem {
         let status = match failure.reason {
             Reason::InvalidPayload => StatusCode::BAD_REQUEST,
             Reason::InvalidData => StatusCode::UNPROCESSABLE_ENTITY,
-            Reason::AlreadyRunning | Reason::InstanceExists => StatusCode::CONFLICT,
+            Reason::AlreadyRunning | Reason::InstanceExists | Reason::DependencyFailed => {
+                StatusCode::CONFLICT
+            }
             Reason::ImageFailure | Reason::LaunchFailure | Reason::NetworkFailure => {
                 StatusCode::BAD_GATEWAY
             }
@@ -302,6 +304,9 @@ impl From<&StartFailure> for Problem {
             }
             Reason::NoComputeNodes | Reason::NoNetworkNodes => "connect a launcher",
             Reason::QueueTimeout => "let it wait longer, or make room",
+            Reason::DependencyFailed => {
+                "start what it comes after again, or say in scheduling.after how that may end"
+            }
             _ => return problem.with(failure),
         };
         problem.with_help(help).with(failure)

@@ -1,7 +1,9 @@
 //! `start.scheduling`, from what a walk finds of it. Whether it makes sense is checked as the full parser checks it.
 
 use super::walk::{Found, Place};
+use crate::payload::scheduling::after::After;
 use crate::payload::scheduling::limits::{RestartPolicy, Stop};
+use crate::payload::scheduling::retry::RetryPolicy;
 use crate::payload::scheduling::{Batch, Group, Near, Scheduling};
 
 /// Takes in what was found in `scheduling`; `None` where a text is not what its key takes.
@@ -32,6 +34,13 @@ pub(super) fn found(scheduling: &mut Scheduling, at: &Place<'_>, what: &Found<'_
         ("restart", what) => {
             in_restart(scheduling.restart.get_or_insert_default(), at.key, what)?;
         }
+        ("retry", what) => in_retry(scheduling.retry.get_or_insert_default(), at.key, what)?,
+        ("on", Found::Text(text)) => {
+            let retry = scheduling.retry.get_or_insert_default();
+            retry.on.push(parsed(text)?);
+        }
+        ("after", Found::Mapping) => scheduling.after.push(After::default()),
+        ("after", what) => in_after(scheduling.after.last_mut()?, at.key, what)?,
         _ => {}
     }
     Some(())
@@ -103,6 +112,22 @@ fn in_restart(restart: &mut RestartPolicy, key: &str, what: &Found<'_>) -> Optio
         ("max", Found::Int(max)) => restart.max = Some(unsigned(*max)?),
         ("backoff", Found::Text(text)) => restart.backoff = Some(parsed(text)?),
         ("window", Found::Text(text)) => restart.window = Some(parsed(text)?),
+        _ => {}
+    }
+    Some(())
+}
+
+fn in_retry(retry: &mut RetryPolicy, key: &str, what: &Found<'_>) -> Option<()> {
+    if let ("max", Found::Int(max)) = (key, what) {
+        retry.max = Some(unsigned(*max)?);
+    }
+    Some(())
+}
+
+fn in_after(after: &mut After, key: &str, what: &Found<'_>) -> Option<()> {
+    match (key, what) {
+        ("instance", Found::Text(text)) => after.instance = owned(text)?,
+        ("end", Found::Text(text)) => after.end = std::str::from_utf8(text).ok()?.into(),
         _ => {}
     }
     Some(())
