@@ -30,12 +30,10 @@ impl Scheduler {
             run.set_failed(reason.clone());
         });
         if !is_noted {
-            let mut numbers = self.instances.numbers_after(instance);
-            numbers.begin(place.0);
-            numbers.close(place.0);
+            let node = place.0;
             let run = Run::plain(instance.clone(), place, before.since, self.now, why.kept());
-            let run = run.not_started(Some(reason)).numbered(numbers, None);
-            self.instances.note_run(run);
+            let run = run.not_started(Some(reason));
+            self.instances.note_whole_run(node, run);
         }
         self.note_changed_runs();
     }
@@ -54,11 +52,9 @@ impl Scheduler {
             run.set_node(place.0, place.1.clone());
         });
         if !(is_noted || before.since.is_none() && self.completes_run(key, instance, why)) {
-            let mut numbers = self.instances.numbers_after(instance);
-            numbers.begin(place.0);
-            numbers.close(place.0);
+            let node = place.0;
             let run = Run::plain(instance.clone(), place, before.since, self.now, why.kept());
-            self.instances.note_run(run.numbered(numbers, None));
+            self.instances.note_whole_run(node, run);
         }
         self.note_changed_runs();
     }

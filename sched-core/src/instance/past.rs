@@ -20,6 +20,7 @@ use self::reach::Reach;
 pub(crate) use self::run::{Run, UnsentFailure};
 use super::Instances;
 use super::history::HistoryEvent;
+use super::numbering::RunNumbers;
 use crate::api::cause::Cause;
 use crate::api::ids::InstanceId;
 use crate::maps::Map;
@@ -78,26 +79,32 @@ impl Instances {
     }
 
     /// Notes a run that is over, with what its instance is called and runs.
-    pub(crate) fn note_run(&mut self, run: Run) {
-        let run = self.with_its_name(run);
+    pub(crate) fn note_run(&mut self, mut run: Run) {
+        self.name_run(&mut run);
         self.past.note(run);
+    }
+
+    /// Notes the run of an instance that begins and ends with this report of its node; its numbers go on from those of
+    /// the latest run.
+    pub(crate) fn note_whole_run(&mut self, node: Uuid, mut run: Run) {
+        self.name_run(&mut run);
+        self.past.note_whole(node, run);
     }
 
     /// Notes a run that a node remembers and the scheduler does not. Only if there is room: no known run is forgotten
     /// for it, because known ones are mostly newer.
-    pub(crate) fn learn_run(&mut self, now: Instant, run: Run) {
-        let run = self.with_its_name(run);
+    pub(crate) fn learn_run(&mut self, now: Instant, mut run: Run) {
+        self.name_run(&mut run);
         if self.past.bytes + run.bytes() <= MAX_PAST_BYTES {
             self.past.reach.note_learnt(now);
             self.past.note(run);
         }
     }
 
-    /// A run with what is known of its instance now: that is forgotten before the run is.
-    fn with_its_name(&self, run: Run) -> Run {
-        match self.about(run.instance()) {
-            Some(about) => run.known_as(about),
-            None => run,
+    /// Has a run say what is known of its instance now: that is forgotten before the run is.
+    fn name_run(&self, run: &mut Run) {
+        if let Some(about) = self.about(run.instance()) {
+            run.set_known(about);
         }
     }
 
@@ -293,9 +300,30 @@ impl Past {
     /// Notes a run that is over now.
     fn note(&mut self, run: Run) {
         self.last += 1;
-        self.bytes += run.bytes();
+        let before = self.link(self.last, &run);
+        self.push(before, run);
+    }
+
+    /// Notes a run that begins and ends on this node now: it is the latest of its instance.
+    fn note_whole(&mut self, node: Uuid, mut run: Run) {
+        self.last += 1;
+        let (_, before) = self
+            .latest
+            .insert_full(run.instance().clone(), self.last);
+        let last = before.and_then(|before| self.get(before));
+        let mut numbers = last.map_or_else(RunNumbers::default, |last| {
+            RunNumbers::after(last.numbers())
+        });
+        numbers.begin(node);
+        numbers.close(node);
+        run.set_numbers(numbers);
+        self.push(before, run);
+    }
+
+    /// Puts the run with the latest number behind all others.
+    fn push(&mut self, before: Option<u64>, run: Run) {
         let number = self.last;
-        let before = self.link(number, &run);
+        self.bytes += run.bytes();
         self.runs.push_back(Noted {
             number,
             before,

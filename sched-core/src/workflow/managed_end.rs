@@ -49,11 +49,12 @@ impl Scheduler {
                 self.managed_ended(key, instance, how, unanswered.is_some())
             }
             EntryEnd::Unknown | EntryEnd::Over => {
-                let node = self.cluster.node(key);
-                let place = (node.uuid(), node.hostname_text());
-                let since = node.ledger().get(instance).map(Entry::since);
+                let unanswered = unanswered.map(|start| {
+                    let since = self.cluster.entry(key, instance).map(Entry::since);
+                    (start, self.cluster.host(key), since)
+                });
                 self.cluster.release(key, instance);
-                if let Some(start) = unanswered {
+                if let Some((start, place, since)) = unanswered {
                     self.fail_unconfirmed(instance, start, place, since);
                 }
                 EndAudience::All

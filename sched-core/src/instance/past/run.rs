@@ -142,10 +142,16 @@ impl Run {
         }
     }
 
-    /// The same run, of an instance of which this is known.
-    pub(in crate::instance) fn known_as(self, about: KnownInfo<'_>) -> Self {
-        let called = self.called(about.name, about.program);
-        called.of_tenant(about.tenant)
+    /// It is of an instance of which this is known.
+    pub(in crate::instance) fn set_known(&mut self, about: KnownInfo<'_>) {
+        self.name = about.name.into();
+        self.program = about.program.into();
+        self.tenant = about.tenant.cloned();
+    }
+
+    /// It has these numbers.
+    pub(super) fn set_numbers(&mut self, numbers: RunNumbers) {
+        self.numbers = numbers;
     }
 
     /// The same run, of an instance of this tenant.
