@@ -86,11 +86,6 @@ pub fn requested(on_hangup: OnHangup) -> io::Result<impl Future<Output = ()> + S
 /// Has the log file opened again, where one is written.
 fn reopen(log: Option<&Reopen>) {
     if let Some(log) = log {
-        log.ask();
-        // The first line of the file under its name.
-        info!(
-            event = "log_reopened",
-            "SIGHUP: the log file is opened again"
-        );
+        log.reopen("SIGHUP");
     }
 }

@@ -29,8 +29,17 @@ pub(super) struct LogFile {
 
 impl Reopen {
     /// Asks for it. The thread that writes does it, with the next line.
-    pub fn ask(&self) {
+    fn ask(&self) {
         self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Has it opened again, and says why in the first line of the file under its name.
+    pub fn reopen(&self, why: &str) {
+        self.ask();
+        tracing::info!(
+            event = "log_reopened",
+            "{why}: the log file is opened again"
+        );
     }
 }
 

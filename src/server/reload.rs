@@ -30,7 +30,7 @@ use super::placement::{PlacementError, follow_tokens};
 use super::restore::unix_ms;
 use super::start::{ServerConfig, StartError, load_nodes};
 use super::watch::Watched;
-use crate::logging::{Levels, NewLevels};
+use crate::logging::{Levels, NewLevels, Reopen};
 use crate::shutdown::Hangups;
 use sched_core::{Input, Reread, SessionId};
 
@@ -43,6 +43,8 @@ pub struct ReloadConfig {
     pub watch_files: bool,
     /// What is logged; `None` where the process has no say in that.
     pub levels: Option<Levels>,
+    /// The log file, which a reload opens again; `None` where none is written.
+    pub log: Option<Reopen>,
 }
 
 /// Who asked for a reload. Where several did, the first of them.
@@ -308,6 +310,12 @@ impl Reloader {
         let force = if is_forced { Force::Yes } else { Force::No };
         if by != By::Files {
             self.watched.are_read().await;
+        }
+        // SIGHUP has opened it already.
+        if let Some(log) = &self.config.reload.log
+            && by != By::Signal
+        {
+            log.reopen(by.words());
         }
         let (config, live) = (Arc::clone(&self.config), Arc::clone(&self.live));
         let hub = Arc::clone(&self.hub);

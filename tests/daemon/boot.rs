@@ -223,7 +223,7 @@ async fn sighup_is_logged_and_ends_nothing() {
 }
 
 #[tokio::test]
-async fn a_log_that_was_renamed_is_opened_again_on_sighup() {
+async fn a_log_that_was_renamed_is_opened_again_on_sighup_and_by_ciaoctl_reload() {
     let site = Site::new();
     let logs = site.path("logs");
     let directory = format!("--log_dir={}", logs.display());
@@ -252,6 +252,16 @@ async fn a_log_that_was_renamed_is_opened_again_on_sighup() {
     let rotated = std::fs::read_to_string(logs.join("rotated.1")).unwrap();
     assert!(rotated.contains("event=listening"), "{rotated}");
     assert!(!rotated.contains("log_reopened"), "{rotated}");
+
+    std::fs::rename(&begun, logs.join("rotated.2")).unwrap();
+    let mut command = site.ciaoctl(daemon.address);
+    command.arg("reload");
+    assert_eq!(output(command).await.status.code(), Some(0));
+    until("the log is there again", || {
+        let written = std::fs::read_to_string(&begun);
+        written.is_ok_and(|text| text.contains("a reload was asked for: the log file is opened"))
+    })
+    .await;
 }
 
 #[tokio::test]

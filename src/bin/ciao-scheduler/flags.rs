@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ciao_scheduler::flags::{CrlFlags, DEFAULT_CACERT, at_least, duration, mebibytes};
-use ciao_scheduler::logging::{Flag, Levels, LogFlags, path_or_nothing};
+use ciao_scheduler::logging::{Flag, LogFlags, Logs, path_or_nothing};
 use ciao_scheduler::net::address::{DEFAULT_HTTP_PORT, DEFAULT_PLACEMENT_PORT, listen_address};
 use ciao_scheduler::net::tls::KeyFiles;
 use ciao_scheduler::server::{
@@ -258,7 +258,7 @@ pub(crate) struct LimitFlags {
 impl DaemonFlags {
     /// What the daemon is started with.
     #[must_use]
-    pub(crate) fn server_config(&self, hangups: Hangups, levels: Option<Levels>) -> ServerConfig {
+    pub(crate) fn server_config(&self, hangups: Hangups, logs: &Logs) -> ServerConfig {
         ServerConfig {
             cert: or_later(&self.cert, DEFAULT_CERT, LATER_DEFAULT_CERT),
             trust: self
@@ -285,7 +285,8 @@ impl DaemonFlags {
             reload: ReloadConfig {
                 hangups,
                 watch_files: self.watch_files,
-                levels,
+                levels: logs.levels(),
+                log: logs.reopen(),
             },
             scheduler: self.scheduler(),
         }

@@ -69,8 +69,8 @@ fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
         let stop = shutdown::requested(OnHangup::Reload(logs.reopen(), hangups.clone()))
             .context("cannot listen for signals")?;
         // Its words name their cause already.
-        let server = Server::bind(flags.server_config(hangups, logs.levels()))
-            .map_err(anyhow::Error::msg)?;
+        let server =
+            Server::bind(flags.server_config(hangups, &logs)).map_err(anyhow::Error::msg)?;
         for address in server.local_addrs()? {
             info!(
                 event = "listening",
