@@ -25,8 +25,9 @@ const MAX_TERMS: usize = 256;
 /// What the keys of labels begin with that the cluster itself makes.
 const MADE: &str = "node.";
 
-/// The labels of a node: pairs of key and value in order, without repetition. A key may have several values.
-pub(crate) type Labels = Box<[(Box<str>, Box<str>)]>;
+/// The labels of a node: pairs of key and value in order, without repetition. A key may have several values. Shared with
+/// copies of the cluster, which are made under the core's lock.
+pub(crate) type Labels = Arc<[(Box<str>, Box<str>)]>;
 
 /// The values of a key among a node's labels. The labels must be in order.
 pub(crate) fn values_of<'a>(

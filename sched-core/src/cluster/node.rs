@@ -5,6 +5,7 @@
 //! of all nodes is in `nodes`.
 
 use core::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use sched_model::{Role, Uuid};
@@ -138,7 +139,7 @@ pub(crate) struct Node {
     pub(super) departure: Departure,
     pub(super) status: NodeStatus,
     pub(super) backlog: Backlog,
-    pub(super) report: Option<Box<NodeReport>>,
+    pub(super) report: Option<Arc<NodeReport>>,
     /// Whether it has sent labels or the like on this connection; later reports that do not mention them leave them as
     /// they are.
     pub(super) has_extras: bool,

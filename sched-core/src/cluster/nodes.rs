@@ -7,6 +7,7 @@
 //! one may report the whole. A claim on a part is a claim on the whole, and the other way round.
 
 use std::hash::Hash;
+use std::sync::Arc;
 
 use indexmap::{Equivalent, IndexMap};
 use sched_model::Uuid;
@@ -97,17 +98,15 @@ impl NodeStore {
         if let Some(extras) = &mut report.extras {
             extras.available = None;
         }
-        let old = node.report.replace(report);
-        if let Some(new) = &mut node.report {
-            if let Some(old) = &old
-                && node.has_extras
-                && new.extras.is_none()
-            {
-                new.extras.clone_from(&old.extras);
-                end_lone_pressure(new);
-            }
-            node.has_extras |= new.extras.is_some();
+        if let Some(old) = &node.report
+            && node.has_extras
+            && report.extras.is_none()
+        {
+            report.extras.clone_from(&old.extras);
+            end_lone_pressure(&mut report);
         }
+        node.has_extras |= report.extras.is_some();
+        let old = node.report.replace(report.into());
         node.measure_room();
         let is_other = match (&old, &node.report) {
             (Some(old), Some(new)) => IsOther::new(old.differs_from(new)),
@@ -133,14 +132,14 @@ impl NodeStore {
         if node.status == NodeStatus::Full
             && let (Some(report), Some(available)) = (&mut node.report, available)
         {
-            report.take_in(available);
+            Arc::make_mut(report).take_in(available);
             node.measure_room();
         }
         node.has_extras = true;
         node.has_extras_in_stats = true;
         match &mut node.report {
             Some(report) if report.extras.as_ref() != Some(&extras) => {
-                report.extras = Some(extras);
+                Arc::make_mut(report).extras = Some(extras);
                 IsOther::Yes
             }
             // Without figures it takes no work; the READY to come says its labels as well.
@@ -153,7 +152,7 @@ impl NodeStore {
     pub(super) fn note_no_extras(&mut self, key: NodeKey) -> bool {
         let node = self.node_mut(key);
         let report = node.report.as_mut().filter(|_| node.has_extras_in_stats);
-        report.is_some_and(|report| end_lone_pressure(report))
+        report.is_some_and(|report| end_lone_pressure(Arc::make_mut(report)))
     }
 
     /// Sets whose resources a node shares. If [`MAX_PARTS`] nodes share the whole already, it shares nothing.

@@ -307,9 +307,7 @@ impl Past {
     /// Notes a run that begins and ends on this node now: it is the latest of its instance.
     fn note_whole(&mut self, node: Uuid, mut run: Run) {
         self.last += 1;
-        let (_, before) = self
-            .latest
-            .insert_full(run.instance().clone(), self.last);
+        let (_, before) = self.latest.insert_full(run.instance().clone(), self.last);
         let last = before.and_then(|before| self.get(before));
         let mut numbers = last.map_or_else(RunNumbers::default, |last| {
             RunNumbers::after(last.numbers())
