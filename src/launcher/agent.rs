@@ -46,7 +46,7 @@ mod workloads;
 
 pub(crate) use commands::is_file_name;
 pub use commands::{Command, MAX_INSTANCE_ID_LEN};
-pub use devices::{Devices, MAX_DEVICES};
+pub use devices::{DeviceVariable, Devices, MAX_DEVICES};
 pub use ends::{End, How, MAX_ENDS_PER_STATS, MAX_UNRECORDED_ENDS, Numbering, Ran, Why};
 pub use instances::LaunchFault;
 pub use messages::Message;
@@ -117,6 +117,8 @@ pub struct Features {
     pub shared_by: Vec<Uuid>,
     /// Volumes and ports that can be reached from it, by id.
     pub volumes: Vec<String>,
+    /// How programs are told which units of its resources they have, beside the launcher's own variables. Not reported.
+    pub device_variables: Vec<DeviceVariable>,
 }
 
 /// Which workloads a node can run.

@@ -13,12 +13,16 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ciao_scheduler::launcher::agent::Features;
+use ciao_scheduler::launcher::agent::{Features, MAX_DEVICES};
 use ciao_scheduler::launcher::detect;
 use clap::{Args, ValueEnum};
 use proto_frames::Uuid;
 use proto_frames::payload::expression::{MAX_NAME_LEN, is_name};
 use tracing::warn;
+
+use self::devices::{device_variables, parse_units, parse_variable};
+
+mod devices;
 
 /// Most labels of a node: what a dozen agents and administrators think of, and still a small part of a report.
 pub(crate) const MAX_LABELS: usize = 64;
@@ -48,6 +52,14 @@ pub(crate) struct FeatureFlags {
     /// How much the node has of a further resource that is counted, e.g. gpu=4; may be repeated
     #[arg(long, value_name = "NAME=AMOUNT", value_parser = parse_resource)]
     pub(crate) resource: Vec<(String, i64)>,
+    /// A variable in which programs read their units of a resource as well, e.g. gpu=CUDA_VISIBLE_DEVICES or
+    /// gpu=ROCR_VISIBLE_DEVICES; it is empty for programs that have none. May be repeated
+    #[arg(long, value_name = "RESOURCE=VARIABLE", value_parser = parse_variable)]
+    pub(crate) device_variable: Vec<(String, String)>,
+    /// What the units of a resource are called in such a variable, in order, e.g. gpu=GPU-8a1b,GPU-77c0 or the UUIDs of MIG
+    /// devices; their indices from 0 unless given. May be repeated
+    #[arg(long, value_name = "RESOURCE=NAME,NAME", value_parser = parse_units)]
+    pub(crate) device_names: Vec<(String, Vec<String>)>,
     /// The node whose resources this one shares, e.g. the whole machine's where this is one of its NUMA nodes; that one
     /// has to say so as well, by --shared-by
     #[arg(long, value_name = "UUID")]
@@ -103,6 +115,34 @@ pub(crate) enum FeaturesError {
     /// The command line has too many volumes.
     #[error("--volume: {0} volumes; a node may have {MAX_VOLUMES}")]
     TooManyVolumes(usize),
+    /// A flag about devices names a resource that the node does not have, or has too much of to tell units apart.
+    #[error(
+        "--{flag} {resource}=…: the node has {amount} of {resource}, and units are told apart of 1 to {MAX_DEVICES}; say \
+         --resource {resource}=AMOUNT, or have it found by --detect all"
+    )]
+    NoUnits {
+        /// Which flag, without dashes.
+        flag: &'static str,
+        /// The resource.
+        resource: String,
+        /// How much of it the node has.
+        amount: i64,
+    },
+    /// There are more or fewer names than units.
+    #[error("--device-names {resource}=…: {names} names, and the node has {amount} of {resource}")]
+    Names {
+        /// The resource.
+        resource: String,
+        /// How many names are given.
+        names: usize,
+        /// How much of it the node has.
+        amount: i64,
+    },
+    /// Units have names that no variable would tell.
+    #[error(
+        "--device-names {0}=…: there is no variable that tells them; say --device-variable {0}=VARIABLE as well"
+    )]
+    NamesUnused(String),
     /// One label or resource has two values.
     #[error("--{flag}: {name} is given twice")]
     Twice {
@@ -166,9 +206,13 @@ impl FeatureFlags {
             shares: self.shares,
             shared_by: self.shared_by,
             volumes: self.volume,
+            device_variables: Vec::new(),
         };
         fill(&mut features.labels, found.labels, MAX_LABELS);
         fill(&mut features.resources, found.resources, MAX_RESOURCES);
+        let names = unique("device-names", self.device_names)?;
+        features.device_variables =
+            device_variables(&features.resources, self.device_variable, names)?;
         Ok(features)
     }
 }
@@ -278,13 +322,13 @@ mod tests {
         flags: FeatureFlags,
     }
 
-    fn flags(args: &[&str]) -> FeatureFlags {
+    pub(super) fn flags(args: &[&str]) -> FeatureFlags {
         let args = std::iter::once("x").chain(args.iter().copied());
         Line::try_parse_from(args).unwrap().flags
     }
 
     /// A machine with two labels and one resource.
-    fn found() -> Features {
+    pub(super) fn found() -> Features {
         Features {
             labels: [("arch", "x86_64"), ("os", "linux")]
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))

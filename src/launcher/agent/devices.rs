@@ -3,6 +3,7 @@
 //! ```text
 //! --resource gpu=4          indices 0 to 3
 //! START with {gpu: 2}       the two lowest that are free; its program is told CIAO_RESOURCE_GPU=0,2
+//!                           and in each variable of --device-variable gpu=NAME
 //! UPDATE to {gpu: 3}        one more, at the end of its list; the program that runs is not told
 //! UPDATE to {gpu: 1}        gives up what it got last: of what its program was told, the highest
 //! ```
@@ -44,13 +45,48 @@ impl Devices {
         self.0.get(resource).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// What a program that starts now is told: variables of its environment.
-    pub(super) fn variables(&self) -> impl Iterator<Item = (String, String)> {
-        self.0.iter().map(|(resource, indices)| {
+    /// The variables of the environment in which a program that starts now reads which devices it has: one for each
+    /// resource, and those that libraries look at, which are empty where it has none of theirs.
+    pub(super) fn variables(&self, also: &[DeviceVariable]) -> BTreeMap<String, String> {
+        let all = |indices: &[u16], name: &dyn Fn(u16) -> String| {
             let sorted: BTreeSet<u16> = indices.iter().copied().collect();
-            let sorted: Vec<String> = sorted.iter().map(u16::to_string).collect();
-            (variable(resource), sorted.join(","))
-        })
+            let names: Vec<String> = sorted.into_iter().map(name).collect();
+            names.join(",")
+        };
+        let resources = self.0.iter();
+        let mut variables: BTreeMap<String, String> = resources
+            .map(|(resource, indices)| (variable(resource), all(indices, &|it| it.to_string())))
+            .collect();
+        for of in also {
+            let value = variables.entry(of.name.clone()).or_default();
+            let more = all(self.of(&of.resource), &|index| of.unit(index));
+            if !value.is_empty() && !more.is_empty() {
+                value.push(',');
+            }
+            value.push_str(&more);
+        }
+        variables
+    }
+}
+
+/// A variable of the environment that libraries look at to see which devices a program may use, such as
+/// `CUDA_VISIBLE_DEVICES`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceVariable {
+    /// Its name.
+    pub name: String,
+    /// The resource whose units it lists.
+    pub resource: String,
+    /// What each unit is called, by index; empty where that is its index.
+    pub units: Vec<String>,
+}
+
+impl DeviceVariable {
+    fn unit(&self, index: u16) -> String {
+        match self.units.get(usize::from(index)) {
+            Some(name) => name.clone(),
+            None => index.to_string(),
+        }
     }
 }
 

@@ -275,7 +275,8 @@ impl Agent {
     fn variables(&self, start: &Start) -> BTreeMap<String, String> {
         let mut variables = start.env.clone();
         if let Some(instance) = self.instances.get(&start.instance_uuid) {
-            variables.extend(instance.devices.variables());
+            let told = &self.settings.features.device_variables;
+            variables.extend(instance.devices.variables(told));
         }
         variables
     }

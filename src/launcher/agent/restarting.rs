@@ -258,7 +258,9 @@ impl Agent {
         let respawn = Respawn {
             instance: id.to_owned(),
             images: instance.images.clone(),
-            env: instance.devices.variables().collect(),
+            env: instance
+                .devices
+                .variables(&self.settings.features.device_variables),
             mem_mb: instance.demand.mem_mb,
             vcpus: instance.demand.vcpus,
             time_left: instance.terms.time_left(now_ms),

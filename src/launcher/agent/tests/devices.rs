@@ -5,6 +5,8 @@ use fastrand::Rng;
 use super::*;
 use crate::launcher::agent::{Devices, MAX_DEVICES};
 
+mod variables;
+
 fn resources(amounts: &[(&str, i64)]) -> BTreeMap<String, i64> {
     let amounts = amounts.iter();
     amounts.map(|&(name, it)| (name.to_owned(), it)).collect()
@@ -30,15 +32,20 @@ fn asks(id: &str, amounts: &[(&str, i64)]) -> Start {
 }
 
 impl World {
-    /// Starts it, and what its program is told of devices: all variables of that kind.
-    fn devices_told(&mut self, start: Start) -> Vec<String> {
+    /// Starts it; the environment of its program.
+    fn environment(&mut self, start: Start) -> BTreeMap<String, String> {
         self.orders.clear();
         self.start(start);
-        let told = self.orders.iter().find_map(|order| match order {
+        let env = self.orders.iter().find_map(|order| match order {
             AgentAction::Spawn(workload) => Some(workload.env.clone()),
             _ => None,
         });
-        let told = told.expect("the START is refused").into_iter();
+        env.expect("the START is refused")
+    }
+
+    /// Starts it, and what its program is told of devices: all variables of that kind.
+    fn devices_told(&mut self, start: Start) -> Vec<String> {
+        let told = self.environment(start).into_iter();
         told.filter(|(name, _)| name.starts_with("CIAO_RESOURCE_"))
             .map(|(name, value)| format!("{name}={value}"))
             .collect()
