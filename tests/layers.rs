@@ -107,6 +107,7 @@ const VALUES: &[&str] = &[
     "Explanation",
     "Extras",
     "Floor",
+    "Found",
     "GroupNow",
     "HistoryEvent",
     "InstanceInfo",
