@@ -12,6 +12,10 @@ record! {
         instance_uuid: String as "instance_uuid",
         /// What it was called; empty for nothing.
         name: String as "name" unless empty,
+        /// The array that it was an element of; empty for none.
+        array_uuid: String as "array_uuid" unless empty,
+        /// Its index there.
+        index: Option<u64> as "index" unless empty,
         /// What it ran: the first words of its command, or its image.
         program: String as "program" unless empty,
         /// The tenant whose name that was.
@@ -69,6 +73,8 @@ record! {
         program: String as "program" unless empty,
         /// Of this instance.
         instance: String as "instance" unless empty,
+        /// Elements of the array of this UUID.
+        array: String as "array" unless empty,
     }
 }
 

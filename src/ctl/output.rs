@@ -23,6 +23,9 @@ pub struct Output<'a> {
 /// What empties a terminal's screen and begins at its top.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
+/// What empties the rest of a terminal's line.
+const REST_OF_LINE: &str = "\u{1b}[K";
+
 /// What makes a terminal show a text in bold green.
 const GREEN: &str = "\u{1b}[1;32m";
 
@@ -150,6 +153,29 @@ impl<'a> Output<'a> {
     pub fn clear(&mut self) -> io::Result<()> {
         match self.is_terminal() {
             true => write!(self.out, "{CLEAR}"),
+            false => Ok(()),
+        }
+    }
+
+    /// Prints a line in place of the one that this printed last, if standard output is a terminal.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn progress(&mut self, line: &Printable) -> io::Result<()> {
+        if self.is_terminal() {
+            write!(self.out, "\r{line}{REST_OF_LINE}")?;
+            self.out.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Takes away the line that [`Output::progress`] printed.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn end_progress(&mut self) -> io::Result<()> {
+        match self.is_terminal() {
+            true => write!(self.out, "\r{REST_OF_LINE}"),
             false => Ok(()),
         }
     }

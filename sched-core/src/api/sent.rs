@@ -50,6 +50,8 @@ names! {
     ReadConfiguration,
     /// WriteConfiguration.
     WriteConfiguration,
+    /// StartArray.
+    StartArray,
     /// RELOAD.
     Reload,
 }

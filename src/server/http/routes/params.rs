@@ -223,6 +223,11 @@ pub(super) const HISTORY: &[Param] = &[
         about: "Only ends of this instance.",
         kind: Kind::Text,
     },
+    Param {
+        name: "array",
+        about: "Only ends of elements of the array of this UUID.",
+        kind: Kind::Text,
+    },
 ];
 
 /// Parameters of `GET /v1/events`. Those that narrow the stream must all hold.
