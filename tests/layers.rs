@@ -102,6 +102,7 @@ const VALUES: &[&str] = &[
     "Claims",
     "ClusterPayload",
     "DemandChange",
+    "Dependency",
     "Derived",
     "Effects",
     "Explanation",

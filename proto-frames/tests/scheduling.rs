@@ -106,6 +106,8 @@ fn the_known_keys_are_the_ones_that_are_read() {
             "time_limit",
             "stop",
             "restart",
+            "retry",
+            "after",
             "image",
             "name",
             "dry_run",

@@ -34,6 +34,7 @@ mod names;
 mod numbering;
 mod outputs;
 mod past;
+mod retries;
 
 #[cfg(any(test, feature = "test-support"))]
 pub(crate) mod samples;
@@ -45,7 +46,7 @@ pub(crate) mod tried;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sched_model::{Group, Uuid};
+use sched_model::{Group, RetryPolicy, Uuid};
 
 use crate::api::array::ElementId;
 use crate::api::cause::Cause;
@@ -53,6 +54,7 @@ use crate::api::ids::{NodeKey, SessionId};
 use crate::api::start::{Demand, PlacedStart, StartRequest};
 use crate::cluster::ledger::Ended;
 use crate::cluster::view::is_apart_by_node;
+use crate::instance::retries::Retries;
 use crate::instance::tried::{AllTried, Tried};
 
 pub(crate) use self::events::{Before, Effects, LifecycleEvent, Loss, RunOf};
@@ -99,6 +101,8 @@ pub(crate) struct Instance {
     /// The lease of the node it had last: its launcher stops it by itself once it has been cut off for that long.
     /// `None` where that launcher has promised nothing.
     lease: Option<Duration>,
+    /// How often it was placed again because its START says so of an end.
+    retries: Retries,
     /// Its latest events, oldest first; bounded in number and bytes.
     history: History,
     /// The number of its latest transition, unique over all instances. Work that waits for the disk notes it, and is
@@ -159,6 +163,8 @@ pub(crate) struct RestoredPast {
     pub(crate) runs: RunNumbers,
     /// The lease of that node.
     pub(crate) lease: Option<Duration>,
+    /// How often it was placed again because its START says so of an end.
+    pub(crate) retries: u32,
     /// Its latest events.
     pub(crate) history: History,
 }
@@ -193,6 +199,7 @@ impl Instance {
             last_node: None,
             runs: RunNumbers::default(),
             lease: None,
+            retries: Retries::default(),
             history: History::default(),
             epoch: 0,
             counted: 0,
@@ -206,6 +213,7 @@ impl Instance {
         self.last_node = past.last_node;
         self.runs = past.runs;
         self.lease = past.lease;
+        self.retries.count = past.retries;
         self.history = past.history;
         if let Some(start) = &mut self.terms.start
             && self.has_run
@@ -382,14 +390,14 @@ impl Instance {
     }
 
     /// Why it is placed again after its node reported its end; `None` if that was its own end. It is placed again if
-    /// its launcher cut it off and its START asks for a restart then, or if the end may be the late effect of a stop: an
-    /// original launcher cannot tell that from its own end.
+    /// its launcher cut it off and its START asks for a restart then, if its START says so of its own end, or if the end
+    /// may be the late effect of a stop: an original launcher cannot tell that from its own end.
     pub(crate) fn goes_on_after(&self, how: Ended) -> Option<Cause> {
-        if how == Ended::CutOff && self.terms.on_loss == OnLoss::Restart {
+        if how == Ended::CutOff && self.restarts_on_loss() {
             return Some(Cause::CutOff);
         }
         if how == Ended::ByItself {
-            return None;
+            return self.retries.cause(self.retry());
         }
         self.state.is_stop_sent().then_some(Cause::EndedAsTold)
     }
@@ -446,6 +454,53 @@ impl Instance {
     /// Nodes that could not start it may be chosen again.
     pub(crate) fn forget_refusals(&mut self) {
         self.tried.clear();
+    }
+
+    /// After which ends it is placed again, and how often, where its START says that and is known.
+    fn retry(&self) -> Option<&RetryPolicy> {
+        self.request()?.scheduling.as_deref()?.retry.as_ref()
+    }
+
+    /// How often it was placed again because its START says so of an end.
+    pub(crate) fn retries(&self) -> u32 {
+        self.retries.count
+    }
+
+    /// Whether it is placed again once its lost node has certainly stopped it.
+    pub(crate) fn restarts_on_loss(&self) -> bool {
+        self.terms.on_loss == OnLoss::Restart && self.retries.allow_loss(self.retry())
+    }
+
+    /// A report of its end is about to be dealt with: by itself with this exit status, or minus this signal, where it is one
+    /// after which there may be a retry.
+    pub(crate) fn expect_end(&mut self, code: Option<i64>) {
+        let mut retries = self.retries;
+        retries.expect(self.retry(), code);
+        self.retries = retries;
+    }
+
+    /// An end of it was dealt with, and it goes on after it or not. A retry is a fresh start: nodes that refused it before
+    /// may be chosen again.
+    pub(crate) fn note_going_on(&mut self, how: Ended, goes_on: bool) {
+        let mut retries = self.retries;
+        let is_retry = retries.settle(self.retry(), (how, goes_on));
+        self.retries = retries;
+        if is_retry {
+            self.note_running();
+        }
+    }
+
+    /// Until when it waits for room at first; `None` = not at all.
+    pub(crate) fn set_waits_until(&mut self, until: Option<Instant>) {
+        self.terms.waits_until = until;
+    }
+
+    /// It begins to wait for room now, as long as its START says.
+    pub(crate) fn begin_to_wait(&mut self, now: Instant) {
+        let scheduling = (self.request()).and_then(|it| it.scheduling.as_deref());
+        let span = scheduling.and_then(|it| it.queue);
+        let time = span.map(|span| Duration::from_millis(span.ms()));
+        self.terms.waits_until = time.filter(|it| !it.is_zero()).map(|it| now + it);
     }
 
     /// Gives it another priority.

@@ -263,6 +263,15 @@ impl Sight<'_> {
                 waiting += usize::from(waiter.purpose() == Purpose::Start);
             }
         }
+        let mut last = None;
+        while let Some((order, instance)) = self.queue.next_dependent(last) {
+            let managed = self.instances.get(instance);
+            ensure(
+                managed.is_some_and(|it| it.state().is_waiting() && it.order() == order),
+                || format!("{instance} is to come after others and does not wait"),
+            )?;
+            (last, waiting) = (Some(order), waiting + 1);
+        }
         let managed = self.instances.iter();
         let waits = managed
             .filter(|(_, managed)| managed.state().is_waiting())

@@ -39,7 +39,7 @@ pub use api::action::{
 };
 pub use api::affected::{Affected, AffectedPlacement};
 pub use api::array::{ArrayStart, ElementId, ElementStart, Values};
-pub use api::cause::Cause;
+pub use api::cause::{Cause, OtherEnd};
 pub use api::command::{ArrayCommand, Command, ConfigurationCommand, ImageCommand, Target};
 pub use api::condition::{CertificateHolder, Condition, EndingCertificate, Unwell};
 pub use api::config::{
@@ -95,9 +95,9 @@ pub use api::phase::{IllegalTransition, Phase};
 pub use api::pressure::{PressureNews, PressurePolicy};
 pub use api::provider::{Claimed, Constraint, Consumed, Having, Stock};
 pub use api::record::{
-    ArrayProgressRecord, ArrayRecord, Attempt, BindingRecord, Change, ClaimRecord, ClaimsRecord,
-    DrainRecord, EndsRecord, Event, FactsRecord, InstanceRecord, Life, NodeRecord, Record,
-    RecordKey, Restored, RunRecord, Ticket,
+    AfterRecord, ArrayProgressRecord, ArrayRecord, Attempt, BindingRecord, Change, ClaimRecord,
+    ClaimsRecord, DrainRecord, EndsRecord, Event, FactsRecord, InstanceRecord, Life, NodeRecord,
+    Record, RecordKey, Restored, RunRecord, Ticket,
 };
 pub use api::resources::Resources;
 pub use api::rules::{

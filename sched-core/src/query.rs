@@ -12,6 +12,7 @@
 
 mod arrays;
 mod conditions;
+pub(crate) mod dependencies;
 pub(crate) mod drains;
 mod heartbeat;
 mod history;

@@ -38,6 +38,7 @@
 mod awake;
 mod bunch;
 mod consistent;
+mod dependents;
 mod dues;
 mod line;
 mod ordered;
@@ -60,6 +61,7 @@ use std::time::{Duration, Instant};
 use sched_model::Uuid;
 
 use self::awake::Awake;
+use self::dependents::Dependents;
 use self::line::Line;
 use self::preemptions::Preemptions;
 use self::rank::Key;
@@ -75,6 +77,7 @@ use crate::cluster::node::{NodeStatus, Pool};
 use crate::maps::Map;
 use crate::slots::Slots;
 
+pub(crate) use self::dependents::Dependency;
 pub(crate) use self::rank::Rank;
 pub(crate) use self::shape::Shape;
 pub(crate) use self::waiter::{AllowedNodes, Purpose, Waiter};
@@ -210,6 +213,7 @@ pub(crate) struct Queue {
     sweep: Sweep,
     preemptions: Preemptions,
     together: Vec<(InstanceId, Cause)>,
+    dependents: Dependents,
 }
 
 /// A waiter, and where it is kept.

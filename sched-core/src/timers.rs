@@ -36,6 +36,8 @@ pub(crate) enum Timer {
     Sweep,
     /// An instance has waited for room as long as it may.
     QueueDeadlines,
+    /// Something has become of what instances come after, or all of these are looked at.
+    Dependents,
     /// Nodes that refused an instance may be asked again.
     AskAgain(InstanceId),
     /// The time of a state of an instance is over.
@@ -64,6 +66,7 @@ names! {
     Lease,
     Sweep,
     QueueDeadlines,
+    Dependents,
     AskAgain,
     States,
     Rest,
@@ -187,6 +190,7 @@ impl Timers {
             Kind::Disk => single(Timer::Disk, at),
             Kind::Sweep => single(Timer::Sweep, at),
             Kind::QueueDeadlines => single(Timer::QueueDeadlines, at),
+            Kind::Dependents => single(Timer::Dependents, at),
             Kind::States => single(Timer::States, at),
             Kind::Rest => single(Timer::Rest, at),
             Kind::Reservations => single(Timer::Reservations, at),
@@ -229,6 +233,7 @@ impl Timer {
             Self::Sweep => Kind::Sweep,
             Self::QueueDeadlines => Kind::QueueDeadlines,
             Self::AskAgain(_) => Kind::AskAgain,
+            Self::Dependents => Kind::Dependents,
             Self::States => Kind::States,
             Self::Rest => Kind::Rest,
             Self::Reservations => Kind::Reservations,

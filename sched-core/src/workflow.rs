@@ -15,7 +15,7 @@ pub(crate) mod arrays;
 pub(crate) mod batches;
 pub(crate) mod commit;
 pub(crate) mod connections;
-pub(crate) mod drain;
+mod drain;
 pub(crate) mod dry_run;
 mod ends;
 mod forget;

@@ -42,6 +42,8 @@ record! {
         run: Option<u64> as "run" unless empty,
         /// How often its launcher started it again.
         restarts: u64 as "restarts" unless empty,
+        /// How often the instance was placed again because its START says so of an end.
+        retries: u64 as "retries" unless empty,
         /// How long it ran, milliseconds, as its launcher measured it.
         ran_ms: Option<u64> as "ran_ms" unless empty,
         /// The most memory that it had at a time, KiB.

@@ -244,6 +244,8 @@ record! {
         array_uuid: String as "array_uuid" unless empty,
         /// Its index there.
         array_index: Option<i64> as "array_index" unless empty,
+        /// How often it was placed again because its START says so of an end.
+        retries: u32 as "retries" unless empty,
         /// Its restarts and its time, where its START says anything about these.
         progress: Option<Box<RunProgress>> as "progress" unless empty,
         /// What it runs: the first words of its command, or its image; empty where that is not known.

@@ -406,7 +406,7 @@ fn known_word(word: &str) -> Option<&'static str> {
         "reserved" => "with room that is for others that wait before it",
         "avoid" => "where it was tried already, or which it is to leave",
         "lease" => "without a lease",
-        "run-limits" => "whose launchers know no time_limit, stop or restart",
+        "run-limits" => "whose launchers know no time_limit, stop, restart or retry",
         "load" => "with too high a load",
         "aggregate-instances" => "with as many instances as their aggregate allows",
         "aggregate-starts" => "with as many STARTs under way as their aggregate allows",

@@ -54,6 +54,11 @@ fn the_guide_to_certificates_runs_as_it_is_shown() {
 }
 
 #[test]
+fn the_guide_to_retries_and_order_runs_as_it_is_shown() {
+    run("docs/how-to/retries-and-order.md");
+}
+
+#[test]
 fn the_guide_to_reloads_runs_as_it_is_shown() {
     run("docs/how-to/reload.md");
 }

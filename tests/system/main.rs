@@ -50,6 +50,7 @@ mod priorities;
 mod program;
 mod queueing;
 mod renewal;
+mod reruns;
 mod retries;
 mod sets;
 mod silence;

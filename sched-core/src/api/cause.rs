@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use sched_model::{StartFailureReason, Uuid};
+use sched_model::{AfterEnd, StartFailureReason, Uuid};
 
 use crate::api::declined::{Objection, Refusal};
 use crate::api::ids::InstanceId;
@@ -136,6 +136,17 @@ pub enum Cause {
     RefusalsOver,
     /// The lease of its node is over, as its launcher says.
     CutOff,
+    /// It ended by itself with this exit status, or minus the signal, and is placed again for the so manieth time of so
+    /// many.
+    Retried(i64, u32, u32),
+    /// It waits for this instance to end, as its START names it, and for so many others.
+    ComesAfter(Box<str>, usize),
+    /// All that it was to come after has ended.
+    OthersEnded,
+    /// It was to come after an instance, which has ended in another way.
+    OtherwiseEnded(Box<OtherEnd>),
+    /// It was to come after an instance that is not known, as its START names it.
+    OtherUnknown(Box<str>),
     /// Its launcher did what it was told.
     EndedAsTold,
     /// It can be neither shipped nor started again.
@@ -202,6 +213,19 @@ pub enum Cause {
     Said(Box<str>),
 }
 
+/// How an instance has ended that another was to come after.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherEnd {
+    /// The instance, as the START of the other names it.
+    pub named: Box<str>,
+    /// How it was to end.
+    pub wanted: AfterEnd,
+    /// Its exit status, or minus the signal; `None` = not known.
+    pub exit_code: Option<i64>,
+    /// Why its START failed, if it never ran.
+    pub failed: Option<StartFailureReason>,
+}
+
 impl Cause {
     /// Bytes that it has on the heap, mostly of others' texts.
     pub(crate) fn text_len(&self) -> usize {
@@ -213,6 +237,8 @@ impl Cause {
             | Self::Said(text)
             | Self::NotRecorded(Some(text)) => text.len(),
             Self::NotStarted(_, _, text) => text.len(),
+            Self::ComesAfter(text, _) | Self::OtherUnknown(text) => text.len(),
+            Self::OtherwiseEnded(end) => size_of::<OtherEnd>() + end.named.len(),
             Self::Refused(refusal) => size_of::<Refusal>() + refusal.text_len(),
             Self::Declined(objection) => size_of::<Objection>() + objection.text_len(),
             Self::NoFit(no_fit) => no_fit.len(),

@@ -36,6 +36,8 @@ pub enum Refusal {
     DryRunOfOriginal,
     /// A dry run that is one of a batch.
     DryRunOfBatch,
+    /// One of a batch that comes after others.
+    AfterInBatch,
     /// Earlier STARTs of its batch state another size.
     BatchCount {
         /// The batch.

@@ -120,6 +120,12 @@ pub struct InstanceRecord {
     /// lack it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_used_ms: Option<u64>,
+    /// How often it was placed again because its START says so of an end. Records of earlier versions lack it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub retries: u32,
+    /// What must have ended before it is placed, and has not. Records of earlier versions lack it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<AfterRecord>,
     /// Whether a node ever had it running: from then on it is not given up for want of room.
     pub has_run: bool,
     /// How many nodes it may be tried on for one START.
@@ -206,6 +212,20 @@ pub struct ArrayProgressRecord {
     /// When the last of them ended, in unix milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_ms: Option<u64>,
+}
+
+/// An instance that must have ended before another is placed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AfterRecord {
+    /// Which, as payloads write it.
+    pub instance: Box<str>,
+    /// As the START of the other names it; empty where that is the same.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub named: Box<str>,
+    /// How, in the word of the START; empty for `ok`.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub end: Box<str>,
 }
 
 /// What an instance does, or is about to, when its record was written.
@@ -424,6 +444,12 @@ pub struct RunRecord {
     /// Nodes of earlier runs of the instance with their numbers, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub earlier_runs: Vec<(Uuid, u32)>,
+    /// How often the instance was placed again because its START says so of an end. Records of earlier versions lack it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub retries: u32,
+    /// Whether a command has ended it. Records of earlier versions lack it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub by_command: bool,
     /// What its launcher knows of it beyond that. Records of earlier versions lack it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub facts: Option<FactsRecord>,

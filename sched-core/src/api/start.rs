@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sched_model::{OnNodeLoss, Scheduling, Span};
+use sched_model::{Scheduling, Span};
 use serde::{Deserialize, Serialize};
 
 use crate::api::array::{ElementId, ElementStart};
@@ -74,15 +74,17 @@ impl StartRequest {
         }
     }
 
-    /// Whether it asks for its instance to be managed: by a priority, a place in the queue, several attempts, relocation, or a
-    /// restart elsewhere. STARTs of original controllers never do.
+    /// Whether it asks for its instance to be managed: by a priority, a place in the queue, several attempts, relocation, a
+    /// restart elsewhere, retries, or by what it comes after. STARTs of original controllers never do.
     pub(crate) fn asks_to_be_managed(&self) -> bool {
         self.scheduling.as_deref().is_some_and(|asked| {
             asked.priority.is_some()
                 || asked.queue.is_some()
                 || asked.attempts.is_some()
                 || asked.relocate == Some(true)
-                || asked.on_node_loss == OnNodeLoss::Restart
+                || asked.restarts_on_node_loss()
+                || asked.retry.is_some()
+                || !asked.after.is_empty()
         })
     }
 }

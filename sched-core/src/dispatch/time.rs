@@ -56,7 +56,7 @@ impl Scheduler {
             Timer::Recovery => self.end_recovery(now),
             Timer::LateBatches => self.fail_late_batches(now),
             Timer::Disk => self.disk_due(now, MAX_PER_TICK),
-            Timer::Sweep => self.sweep(now),
+            Timer::Sweep | Timer::Dependents => self.sweep(now),
             Timer::QueueDeadlines => {
                 self.fail_late_waiters(now, MAX_PER_TICK);
                 self.end_late_arrays(now, MAX_PER_TICK);
@@ -85,7 +85,11 @@ impl Scheduler {
             self.pending.disk_due(),
             earlier(self.journal.due(), self.brief_due()),
         );
+        // While nodes are still coming back after a restart, it is not known what has ended.
+        let dependents = self.queue.dependents_due(self.now);
+        let dependents = dependents.filter(|_| !self.recovery.is_open());
         let timers = &mut self.timers;
+        timers.follow(Kind::Dependents, dependents);
         timers.follow(Kind::Disk, disk);
         timers.follow(Kind::States, self.instances.due());
         let deadline = earlier(deadline, self.arrays.due());

@@ -21,10 +21,15 @@ impl Scheduler {
         }
     }
 
-    /// Marks all runs that have changed for the disk.
+    /// Marks all runs that have changed for the disk, and those that come after these instances to be looked at.
     pub(crate) fn note_changed_runs(&mut self) {
         while let Some(number) = self.instances.next_changed_run() {
             self.journal.note_run(number);
+            if self.queue.has_dependents()
+                && let Some(run) = self.instances.run(number)
+            {
+                self.queue.wake_dependents_of(run.instance());
+            }
         }
     }
 
@@ -40,6 +45,7 @@ impl Scheduler {
     /// Takes an instance out of the queue, if it is there. Others may get what it was in the way of: instances that it
     /// kept from being resumed, and the node that was reserved for it.
     pub(crate) fn leave_queue(&mut self, instance: &InstanceId) {
+        self.queue.depend_no_more(instance);
         if self.queue.is_empty() {
             return;
         }

@@ -180,6 +180,10 @@ impl Scheduler {
     /// Sends a failure now, or, if the START's record is still on disk, once it has been deleted: a crash before would
     /// have it tried, and failed, a second time.
     fn notify_failure(&mut self, sender: SessionId, full: Explained<StartFailure>) {
+        if self.queue.has_dependents() {
+            let instance = InstanceId::new(&full.instance_uuid);
+            self.queue.wake_dependents_of(&instance);
+        }
         if let Some(full) = self.hold_failure(sender, full) {
             self.notify_failure_now(sender, full);
         }

@@ -125,19 +125,27 @@ impl Scheduler {
         instance: &InstanceId,
     ) -> Option<(SessionId, Explained<InstanceQueued>)> {
         let managed = self.instances.get(instance)?;
-        let position = self.queue.position(instance)?;
+        let after = self.sight().comes_after(instance);
+        let position = match (&after, self.queue.position(instance)) {
+            // Behind all that wait for room.
+            (Some(_), _) => self.queue.len() + 1,
+            (None, position) => position?,
+        };
         let start = managed.start()?;
         let left = managed.waits_until().filter(|_| !managed.has_run());
         let left = left.map(|until| until.saturating_duration_since(self.now));
         let event = InstanceQueued {
             instance_uuid: instance.to_string(),
             position: position as u64,
-            waiting: self.queue.len() as u64,
+            waiting: (self.queue.len() + self.queue.dependents()) as u64,
             priority: i64::from(managed.priority()),
             deadline_ms: left.map(whole_ms),
             detail: String::new(),
         };
         let sender = start.sender;
+        if let Some(after) = after {
+            return Some((sender, Explained::new(event, after)));
+        }
         let why = self
             .instances
             .query_of(instance)

@@ -4,6 +4,7 @@ use sched_model::LifecycleCommand;
 
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::start::{Demand, PlacedStart};
+use crate::cluster::ledger::Ended;
 use crate::instance::{DemandChange, Instances, Move, MoveRequest, RunNumbers, State};
 
 impl Instances {
@@ -73,6 +74,29 @@ impl Instances {
     pub(crate) fn note_time_used(&mut self, instance: &InstanceId, ms: Option<u64>) {
         if let Some(managed) = self.get_mut(instance).filter(|_| ms.is_some()) {
             managed.note_time_used(ms);
+        }
+    }
+
+    /// A launcher that numbers ends reports that of an instance: how it ended by itself, where there may be a retry after
+    /// such an end.
+    pub(crate) fn expect_end(&mut self, instance: &InstanceId, code: Option<i64>) {
+        if let Some(managed) = self.get_mut(instance) {
+            managed.expect_end(code);
+        }
+    }
+
+    /// An end of an instance was dealt with, and it goes on after it or not.
+    pub(crate) fn note_going_on(&mut self, instance: &InstanceId, how: Ended, goes_on: bool) {
+        if let Some(managed) = self.get_mut(instance) {
+            managed.note_going_on(how, goes_on);
+        }
+    }
+
+    /// Whether an instance that lives or has ended was placed again because its START says so of an end.
+    pub(crate) fn was_retried(&self, instance: &InstanceId) -> bool {
+        match self.get(instance) {
+            Some(managed) => managed.retries() > 0,
+            None => (self.last_run_of(instance)).is_some_and(|run| run.retries() > 0),
         }
     }
 

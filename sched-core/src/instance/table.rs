@@ -237,7 +237,9 @@ impl Instances {
         let history = std::mem::take(&mut managed.history);
         let numbers = std::mem::take(&mut managed.runs);
         let index = managed.element().map(|element| element.index);
-        let run = Run::managed(instance.clone(), numbers, at, history).of_element(index);
+        let run = Run::managed(instance.clone(), numbers, at, history)
+            .of_element(index)
+            .retried(managed.retries());
         self.note_run(run);
         // A burst of instances does not hold its memory for good; below this it is not worth the copy.
         const SHRINK_ABOVE: usize = 4096;

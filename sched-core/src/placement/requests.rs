@@ -46,6 +46,9 @@ impl Placement {
         if scheduling.dry_run && scheduling.batch.is_some() {
             return Err(Refusal::DryRunOfBatch);
         }
+        if scheduling.batch.is_some() && !scheduling.after.is_empty() {
+            return Err(Refusal::AfterInBatch);
+        }
         Ok(())
     }
 }

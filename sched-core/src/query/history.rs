@@ -170,6 +170,7 @@ impl<'a> Sight<'a> {
             program: run.program().to_owned(),
             run: number_of(run),
             earlier: self.has_later_run(run),
+            retries: run.retries(),
             ..InstanceView::default()
         };
         InstanceRow::new(row, run.cause().cloned().unwrap_or_default())

@@ -21,6 +21,12 @@ use crate::journal::LostPlain;
 use crate::queue::Rank;
 use crate::sight::Sight;
 
+/// Where those that wait for others stand in the queue: behind all pools.
+const DEPENDENTS: usize = Pool::ALL.len();
+
+/// The word for an instance that waits for others to end.
+const AFTER: &str = "after";
+
 impl Scheduler {
     /// The row of one instance: where it is now, else of its latest run that is over, as long as that is remembered.
     /// For the HTTP API's path of one instance.
@@ -63,7 +69,8 @@ impl Sight<'_> {
         result.next = next.map(|cursor| cursor.to_string());
     }
 
-    /// The queue in its order: first instances that wait for compute nodes, then those that wait for network nodes. The
+    /// The queue in its order: first instances that wait for compute nodes, then those that wait for network nodes, and then
+    /// those that wait for others to end. The
     /// cursor is the pool and the rank of the last one looked at, so that a page goes on correctly while others come
     /// and go.
     pub(super) fn query_queue(&self, now: Instant, query: &Query, result: &mut Page) {
@@ -96,6 +103,35 @@ impl Sight<'_> {
                 }
             }
         }
+        let last = from.after.filter(|_| from.pool == DEPENDENTS);
+        let last = last.map(|(_, order)| order);
+        let next = self.query_dependents(now, pattern, last, &mut rows);
+        result.next = next.map(|cursor| cursor.to_string());
+    }
+
+    /// The part of the queue that waits for others, in order of arrival.
+    fn query_dependents(
+        &self,
+        now: Instant,
+        pattern: &str,
+        mut last: Option<u64>,
+        rows: &mut InstanceRows<'_>,
+    ) -> Option<QueueCursor> {
+        while let Some((order, instance)) = self.queue.next_dependent(last) {
+            if rows.allowance.is_used_up() {
+                return Some(QueueCursor {
+                    pool: DEPENDENTS,
+                    after: last.map(|last| (0, last)),
+                });
+            }
+            rows.allowance.look();
+            last = Some(order);
+            let is_wanted = instance.starts_with(pattern) || self.is_called(instance, pattern);
+            if is_wanted && let Some(row) = self.instance_row(now, instance) {
+                rows.add(row);
+            }
+        }
+        None
     }
 
     /// Adds the rows of instances that match, from a cursor on. Returns the cursor of the next page if there is more.
@@ -369,13 +405,20 @@ impl Sight<'_> {
                 .unwrap_or_default(),
             array_index: managed.element().map(|it| i64::from(it.index)),
             attempts: Some(attempts(managed)),
+            retries: managed.retries(),
             life: managed.state().life_state().as_str().to_owned(),
             position: position.map(|position| position as u64),
             deadline_ms: left.map(|left| i64::try_from(left).unwrap_or(i64::MAX)),
             target_node_uuid: target,
             ..row
         };
-        InstanceRow::new(row, self.waits_for(managed))
+        match self.comes_after(instance) {
+            Some(cause) => {
+                let blocked_by = AFTER.to_owned();
+                InstanceRow::new(InstanceView { blocked_by, ..row }, cause)
+            }
+            None => InstanceRow::new(row, self.waits_for(managed)),
+        }
     }
 
     /// Why it waits; plain where it does not. Corrects a cause that is out of date: the preemptor that it was suspended

@@ -7,8 +7,8 @@ use crate::api::clock::whole_ms;
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::record;
 use crate::api::record::{
-    ClaimRecord, ClaimsRecord, DrainRecord, FactsRecord, InstanceRecord, Life, LostDelete,
-    NodeRecord, Record, RunRecord,
+    AfterRecord, ClaimRecord, ClaimsRecord, DrainRecord, FactsRecord, InstanceRecord, Life,
+    LostDelete, NodeRecord, Record, RunRecord,
 };
 use crate::cluster::Cluster;
 use crate::cluster::ledger::{ClaimState, Entry, Ledger, Remains};
@@ -17,6 +17,7 @@ use crate::instance::{
     AfterLoss, AfterStop, Awaits, HistoryEvent, OnLoss, Run, State, SuspendedBy,
 };
 use crate::query::drains::count;
+use crate::queue::Dependency;
 use crate::sight::Sight;
 
 impl Sight<'_> {
@@ -62,6 +63,8 @@ impl Sight<'_> {
                 .collect(),
             by_operator: managed.state().suspended_by() == Some(&SuspendedBy::Command),
             has_run: managed.has_run(),
+            retries: managed.retries(),
+            after: self.after_records(instance),
             max_attempts: managed.max_attempts(),
             lease_ms: managed.lease().map(whole_ms),
             runs: managed.runs().latest(),
@@ -78,6 +81,23 @@ impl Sight<'_> {
             batch_operator: None,
             is_operators: managed.is_operators(),
         })))
+    }
+
+    /// What an instance waits for to end, as it is recorded.
+    fn after_records(&self, instance: &InstanceId) -> Vec<AfterRecord> {
+        let left = self.queue.dependencies(instance).unwrap_or_default();
+        let record = |it: &Dependency| {
+            let instance: Box<str> = it.instance.to_string().into();
+            AfterRecord {
+                named: match it.named == instance {
+                    true => Box::default(),
+                    false => it.named.clone(),
+                },
+                instance,
+                end: it.end.as_str().into(),
+            }
+        };
+        left.iter().map(record).collect()
     }
 
     /// The record of a START that waits for the rest of its batch.
@@ -147,6 +167,8 @@ impl Sight<'_> {
             ended_ms: run.reported_end().map(|at| self.clock.unix_ms(at)),
             ran_on: run.numbers().node(),
             earlier_runs: run.numbers().earlier().to_vec(),
+            retries: run.retries(),
+            by_command: run.is_by_command(),
             facts: run.facts().map(facts_record),
             history: run.events().map(|it| self.event_record(&it)).collect(),
         }

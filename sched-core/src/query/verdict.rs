@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sched_model::{EndFacts, Uuid};
+use sched_model::{EndFacts, EndWhy, Uuid};
 
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::InstanceState;
@@ -66,6 +66,14 @@ impl KnownEnd {
             at: ago.and_then(|ago| now.checked_sub(ago)),
             facts,
         }
+    }
+
+    /// The exit status, or minus the signal, of an end after which the instance may be retried: not one that its time limit
+    /// brought about.
+    pub(crate) fn own_exit(&self) -> Option<i64> {
+        let why = self.facts.as_ref().map(|facts| &facts.why);
+        let is_over_time = why == Some(&EndWhy::TimeLimit);
+        self.exit_code.filter(|_| !is_over_time)
     }
 
     /// How much of its time limit the instance has used, where its launcher says so.

@@ -49,6 +49,9 @@ impl Queue {
         if self.bytes != all().map(|waiter| waiter.bytes).sum::<usize>() {
             return Err("the bytes are not those of the waiters");
         }
+        if !self.are_dependents_consistent() {
+            return Err("what waits for others is not found by them");
+        }
         if self.deadlines.len() != all().filter(|waiter| waiter.deadline.is_some()).count() {
             return Err("deadlines are not those of the waiters");
         }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use sched_model::{OnNodeLoss, StartFailureReason};
+use sched_model::{Scheduling, StartFailureReason};
 
 use crate::Scheduler;
 use crate::api::cause::Cause;
@@ -35,7 +35,7 @@ impl Scheduler {
         let waits = queue.map(|span| Duration::from_millis(span.ms()));
         let waits = waits.filter(|it| !it.is_zero());
         let attempts = asked.and_then(|asked| asked.attempts);
-        let is_to_restart = asked.is_some_and(|asked| asked.on_node_loss == OnNodeLoss::Restart);
+        let is_to_restart = asked.is_some_and(Scheduling::restarts_on_node_loss);
         let terms = Terms {
             priority: priority.and_then(|it| u8::try_from(it).ok()),
             waits_until: match array {

@@ -36,7 +36,10 @@ impl Scheduler {
     /// report. Returns who is to get that report.
     pub(crate) fn ended(&mut self, key: NodeKey, instance: &InstanceId, how: Ended) -> EndAudience {
         if self.sight().is_last_word(key, instance, how) {
-            return self.ended_before_next_run(key, instance);
+            let audience = self.ended_before_next_run(key, instance);
+            let goes_on = audience == EndAudience::Originals;
+            self.instances.note_going_on(instance, how, goes_on);
+            return audience;
         }
         let is_managed = self.instances.contains(instance);
         // That it is not there tells the sender of a START nothing about it, unlike every other word on an end.
@@ -46,7 +49,10 @@ impl Scheduler {
         };
         match self.cluster.end(key, instance, how) {
             EntryEnd::Unknown | EntryEnd::Over if is_managed => {
-                self.managed_ended(key, instance, how, unanswered.is_some())
+                let audience = self.managed_ended(key, instance, how, unanswered.is_some());
+                let goes_on = audience == EndAudience::Originals;
+                self.instances.note_going_on(instance, how, goes_on);
+                audience
             }
             EntryEnd::Unknown | EntryEnd::Over => {
                 let unanswered = unanswered.map(|start| {
@@ -59,7 +65,13 @@ impl Scheduler {
                 }
                 EndAudience::All
             }
-            EntryEnd::Open if is_managed => self.managed_is_started_again(key, instance, how),
+            EntryEnd::Open if is_managed => {
+                let is_here = self.instances.get(instance).and_then(Instance::node) == Some(key);
+                let audience = self.managed_is_started_again(key, instance, how);
+                let goes_on = is_here && audience == EndAudience::Originals;
+                self.instances.note_going_on(instance, how, goes_on);
+                audience
+            }
             EntryEnd::Open | EntryEnd::Earlier => {
                 let managed = self.instances.get(instance);
                 let is_elsewhere = managed.and_then(Instance::node).is_some_and(|it| it != key);
@@ -72,8 +84,17 @@ impl Scheduler {
         }
     }
 
-    /// An instance that waits to be started again has ended by itself before: it is not started again.
+    /// An instance that waits to be started again has ended by itself before: it is not started again, unless its START
+    /// says so of this end.
     fn ended_before_next_run(&mut self, key: NodeKey, instance: &InstanceId) -> EndAudience {
+        let node = self.cluster.uuid(key);
+        if let Some(managed) = self.instances.get_mut(instance)
+            && managed.goes_on_after(Ended::ByItself).is_some()
+        {
+            managed.note_run_over(node);
+            self.journal.note_instance(instance);
+            return EndAudience::Originals;
+        }
         let claimed = self.instances.get(instance).and_then(Instance::node);
         if let Some(claimed) = claimed.filter(|claimed| *claimed != key) {
             self.cluster.release(claimed, instance);
@@ -133,7 +154,9 @@ impl Scheduler {
                 node,
                 then: AfterStop::Wait(_) | AfterStop::Again(_),
                 ..
-            } if node == key && is_own => self.ended_before_its_stop(key, instance),
+            } if node == key && is_own && why.is_none() => {
+                self.ended_before_its_stop(key, instance)
+            }
             State::Stopping { node, then, .. } if node == key => match then {
                 AfterStop::End(_) if has_failed => {
                     self.start_is_lost(key, instance);
@@ -153,8 +176,8 @@ impl Scheduler {
                 }
             },
             State::Migrating { from, to, how, .. } if from == key => {
-                let goes_on = why.is_some() || how != Move::Claimed;
-                self.note_left((from, to, how), instance, goes_on && !is_own)
+                let goes_on = why.is_some() || how != Move::Claimed && !is_own;
+                self.note_left((from, to, how), instance, goes_on)
             }
             state if state.node() == Some(key) => {
                 self.ended_where_it_is(key, instance, (why, has_failed))

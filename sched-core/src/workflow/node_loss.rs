@@ -17,11 +17,11 @@ use crate::api::declined::Refusal;
 use crate::api::ids::{InstanceId, NodeKey, SessionId};
 use crate::api::input::{Capabilities, InstanceReport, InstanceState};
 use crate::cluster::Cluster;
-use crate::cluster::ledger::ClaimState;
+use crate::cluster::ledger::{ClaimState, Ended};
 use crate::cluster::node::Presence;
 use crate::effects::order::{COMMAND_TIME, suspension};
 use crate::instance::{
-    AfterLoss, AfterStop, Instance, LifecycleEvent, Loss, Move, OnLoss, Placing, State, SuspendedBy,
+    AfterLoss, AfterStop, Instance, LifecycleEvent, Loss, Move, Placing, State, SuspendedBy,
 };
 use crate::placement::explain::Explanation;
 use crate::timers::Timer;
@@ -237,7 +237,7 @@ impl Scheduler {
                 then: AfterStop::End(_),
                 ..
             } => AfterLoss::Delete,
-            _ if managed.on_loss() == OnLoss::Restart && fenced_at.is_some() => AfterLoss::Restart,
+            _ if managed.restarts_on_loss() && fenced_at.is_some() => AfterLoss::Restart,
             State::Placing(_) if !is_confirmed => {
                 self.start_is_lost(key, instance);
                 return;
@@ -370,9 +370,11 @@ impl Scheduler {
             return;
         };
         match then {
-            AfterLoss::Restart | AfterLoss::Replace => {
+            AfterLoss::Restart => {
+                self.instances.note_going_on(instance, Ended::CutOff, true);
                 self.reschedule(instance, &Cause::NodeBackWithout);
             }
+            AfterLoss::Replace => self.reschedule(instance, &Cause::NodeBackWithout),
             AfterLoss::Forget => self.end_managing(instance, &Cause::NodeBackWithout),
             AfterLoss::Delete => {
                 self.end_managing(instance, &Cause::NodeBackWithout);
@@ -393,7 +395,10 @@ impl Scheduler {
             return;
         }
         match then {
-            AfterLoss::Restart => self.reschedule(instance, &Cause::NodeHasStoppedIt),
+            AfterLoss::Restart => {
+                self.instances.note_going_on(instance, Ended::CutOff, true);
+                self.reschedule(instance, &Cause::NodeHasStoppedIt);
+            }
             AfterLoss::Replace => {
                 let why = Explanation::of(Refusal::Lost.into());
                 let reason = StartFailureReason::LaunchFailure;

@@ -27,6 +27,9 @@ impl Scheduler {
             self.journal
                 .forget_lost_plain(&start.request().instance, now);
         }
+        if self.sight().comes_after_others(start.request()) {
+            return self.without_room(start);
+        }
         if self.sight().waits_for_members(start.request()) {
             // Wherever it went, members may turn up on the wrong side of it.
             return self.hold(start.into_start(), Some(Refusal::Crowded));
@@ -84,6 +87,10 @@ impl Scheduler {
             let Some(start) = self.admit_start(start) else {
                 continue;
             };
+            if self.sight().comes_after_others(start.request()) {
+                self.without_room(start);
+                continue;
+            }
             self.place_collected();
             self.serve_before(start.request());
             let query = Query::of(start.request());

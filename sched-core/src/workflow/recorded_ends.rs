@@ -121,6 +121,7 @@ impl Scheduler {
         }
         if let Some(instance) = &instance {
             self.instances.note_time_used(instance, end.time_used_ms());
+            self.instances.expect_end(instance, end.own_exit());
         }
         self.check_and_take_end(id, told, parcel);
         if let Some(instance) = instance {
@@ -168,6 +169,7 @@ impl Scheduler {
             return;
         }
         self.instances.note_time_used(&ended, end.time_used_ms());
+        self.instances.expect_end(&ended, end.own_exit());
         self.check_and_take_end(id, told, parcel);
         self.note_exit(before, &ended, (Some(key), end));
     }

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sched_model::{OnNodeLoss, Span, StartFailureReason, Uuid};
+use sched_model::{AfterEnd, OnNodeLoss, Span, StartFailureReason, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::Notice;
@@ -20,7 +20,8 @@ use crate::api::config::LOST_TIME;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::record;
 use crate::api::record::{
-    ArrayProgressRecord, ArrayRecord, InstanceRecord, Life, Record, RecordKey, Restored,
+    AfterRecord, ArrayProgressRecord, ArrayRecord, InstanceRecord, Life, Record, RecordKey,
+    Restored,
 };
 use crate::api::start::{PlacedStart, RestoredStart};
 use crate::api::text::ShortText;
@@ -30,6 +31,7 @@ use crate::instance::{
     AfterLoss, Before, Instance, LateEffects, LifecycleEvent, Loss, OnLoss, RestoredPast,
     RunNumbers, SuspendedBy, Terms, Transit,
 };
+use crate::queue::Dependency;
 use crate::sight::Sight;
 use crate::workflow::node_loss::fencing_time;
 
@@ -117,7 +119,7 @@ impl Scheduler {
         if let Some(start) = &start {
             self.note_name(&start.request);
         }
-        let loss = self.sight().loss_by_restart(&record);
+        let loss = self.sight().loss_by_restart(&record, start.as_ref());
         let waits = loss.is_none();
         let managed = self
             .sight()
@@ -144,7 +146,12 @@ impl Scheduler {
         let Some(query) = self.instances.query_of(instance) else {
             return self.end_managing(instance, &Cause::StartUnreadable);
         };
-        self.enqueue_unlimited(instance, &query);
+        if record.after.is_empty() {
+            return self.enqueue_unlimited(instance, &query);
+        }
+        let left = record.after.iter().map(dependency_of).collect();
+        let place = (record.order, record.is_operators);
+        self.queue.depend_unlimited(self.now, instance, place, left);
     }
 }
 
@@ -253,7 +260,7 @@ impl Sight<'_> {
             start
         });
         let mut waits_until = record.deadline_ms.map(|at| self.clock.instant_of(at));
-        if waits && !record.has_run && waits_until.is_none() {
+        if waits && !record.has_run && waits_until.is_none() && record.after.is_empty() {
             // No one was told that it waits: it has as long as nodes have to come back.
             waits_until = Some(self.now + self.config.recovery_window);
         }
@@ -275,6 +282,7 @@ impl Sight<'_> {
             last_node: record.node,
             runs: runs_of(record),
             lease: record.lease_ms.map(Duration::from_millis),
+            retries: record.retries,
             history: record.history.iter().map(|it| self.event_of(it)).collect(),
         };
         let arrived = self.clock.instant_of(record.arrived_ms);
@@ -284,20 +292,26 @@ impl Sight<'_> {
     /// The loss that a recorded instance starts with; `None` if it waited and is to be queued. What becomes of it if
     /// its node does not come back follows from what was recorded: deleted, restarted under a fencing deadline, placed
     /// again because its START or a stop was under way, or forgotten.
-    fn loss_by_restart(&self, record: &InstanceRecord) -> Option<Loss> {
+    fn loss_by_restart(
+        &self,
+        record: &InstanceRecord,
+        start: Option<&PlacedStart>,
+    ) -> Option<Loss> {
         let node = record.node.filter(|_| record.life != Life::Waiting)?;
         let lease = record.lease_ms.filter(|_| record.restart_on_loss);
         let fencing_deadline = lease.map(|lease| fencing_time(Duration::from_millis(lease)));
         let (then, time) = match (record.life, fencing_deadline) {
             _ if record.is_deleted => (AfterLoss::Delete, fencing_deadline.unwrap_or(LOST_TIME)),
-            (_, Some(fencing_deadline)) => (AfterLoss::Restart, fencing_deadline),
+            (_, Some(fencing_deadline)) if has_retry(record, start) => {
+                (AfterLoss::Restart, fencing_deadline)
+            }
             // Of a move it is not known whether its node was told to stop it.
-            (Life::Placing, None) => {
+            (Life::Placing, _) => {
                 let time = self.config.recovery_window.max(self.config.in_doubt_time);
                 (AfterLoss::Replace, time)
             }
-            (Life::Migrating | Life::Stopping, None) => (AfterLoss::Replace, LOST_TIME),
-            (_, None) if record.told_to_stop => (AfterLoss::Replace, LOST_TIME),
+            (Life::Migrating | Life::Stopping, _) => (AfterLoss::Replace, LOST_TIME),
+            _ if record.told_to_stop => (AfterLoss::Replace, LOST_TIME),
             _ => (AfterLoss::Forget, LOST_TIME),
         };
         Some(Loss {
@@ -343,6 +357,14 @@ fn runs_of(record: &InstanceRecord) -> RunNumbers {
     RunNumbers::restored(u32::from(node.is_some()), node, Vec::new())
 }
 
+/// Whether an instance whose node is lost may go on elsewhere, by the limit that its START sets.
+fn has_retry(record: &InstanceRecord, start: Option<&PlacedStart>) -> bool {
+    let scheduling = start.and_then(|start| start.request.scheduling.as_deref());
+    let retry = scheduling.and_then(|it| it.retry.as_ref());
+    let limit = retry.filter(|it| it.covers_node_failure());
+    limit.is_none_or(|it| record.retries < it.most())
+}
+
 /// A START with what the policy added to it when it came.
 fn completed(mut start: PlacedStart, record: &InstanceRecord) -> PlacedStart {
     let asks = start.request.scheduling.as_ref();
@@ -369,6 +391,18 @@ fn placed(start: RestoredStart) -> PlacedStart {
         request: start.request,
         parcel: start.parcel,
         changes: None,
+    }
+}
+
+/// What it waits for to end, from its record.
+fn dependency_of(record: &AfterRecord) -> Dependency {
+    Dependency {
+        instance: InstanceId::new(&record.instance),
+        named: match &*record.named {
+            "" => record.instance.clone(),
+            named => named.into(),
+        },
+        end: AfterEnd::from(&*record.end),
     }
 }
 

@@ -157,7 +157,11 @@ impl Scheduler {
     /// future.
     fn learn_runs(&mut self, node: Uuid, hostname: &ShortText, kept: &[KeptRun]) {
         let is_known = |run: &&KeptRun| self.instances.knows_run(&run.instance, node, run.seq);
-        let unknown = kept.iter().filter(|run| !is_known(run));
+        // Earlier tries of one that was retried are counted with the last.
+        let is_of_retried = |run: &&KeptRun| self.instances.was_retried(&run.instance);
+        let unknown = kept
+            .iter()
+            .filter(|run| !is_known(run) && !is_of_retried(run));
         let learnt: Vec<Run> = unknown
             .map(|run| {
                 let at = self.clock.instant_of(run.at_ms).min(self.now);
@@ -203,7 +207,10 @@ impl Scheduler {
             .not_started(failed);
         let numbers = RunNumbers::restored(record.run, record.ran_on, record.earlier_runs);
         let ended = record.ended_ms.map(|at_ms| self.clock.instant_of(at_ms));
-        let mut run = run.numbered(numbers, ended);
+        let mut run = run
+            .numbered(numbers, ended)
+            .retried(record.retries)
+            .by_command(record.by_command);
         run.set_facts(record.facts.as_ref().map(facts_of).as_ref());
         run.set_unsent(record.is_unsent.then_some(UnsentFailure {
             is_restart: record.is_restart,

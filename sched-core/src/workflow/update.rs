@@ -134,6 +134,11 @@ impl Scheduler {
             managed.set_demand(demand);
         }
         self.update_priority(instance, update);
+        if self.queue.dependencies(instance).is_some() {
+            // It goes on waiting for others, and then for as much room as it asks for now.
+            self.journal.note_instance(instance);
+            return Ok(());
+        }
         self.leave_queue(instance);
         self.reschedule(instance, &Cause::DemandChanged);
         Ok(())

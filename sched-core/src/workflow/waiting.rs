@@ -21,6 +21,7 @@ use crate::effects::admission::NewStart;
 use crate::effects::wait::RESUME_ELSEWHERE_AFTER;
 use crate::instance::{LifecycleEvent, State, SuspendedBy};
 use crate::placement::explain::Explanation;
+use crate::query::dependencies::cause_of;
 use crate::queue::{Begin, Found, Full, Rank, Room, Shape};
 use crate::sight::Sight;
 use crate::timers::Timer;
@@ -33,14 +34,52 @@ const SERVED_PER_ROUND: usize = 64;
 /// (filters, reservations), before the next node is served.
 const MAX_TRIED_PER_NODE: usize = 4;
 
+/// Instances that come after others looked at in one round; what is left is due at once.
+const DEPENDENTS_PER_ROUND: usize = 256;
+
 /// How long nodes that refused an instance which ran before are not asked again while it waits. Such an instance is
 /// never given up, so without a pause it would go to the same launchers as fast as they refuse it.
 const REFUSED_TIME: Duration = Duration::from_secs(60);
 
 impl Scheduler {
-    /// A START fits nowhere. In the recovery window, one that may not wait otherwise waits for nodes to come back; else
+    /// A START fits nowhere, or comes after others that have not ended: it waits for these, or fails because that will not
+    /// come. In the recovery window, one that may not wait otherwise waits for nodes to come back; else
     /// room is made for it by preemption, or it is queued, or it fails.
     pub(crate) fn without_room(&mut self, start: NewStart) {
+        if self.sight().comes_after_others(start.request()) {
+            let left = self.sight().left_of_start(start.request());
+            // It is managed in either case, so that how it ended is remembered for those that come after it.
+            let Some(instance) = self.keep(start) else {
+                return;
+            };
+            let Some(managed) = self.instances.get_mut(&instance) else {
+                return;
+            };
+            managed.set_waits_until(None);
+            let place = (managed.order(), managed.is_operators());
+            let left = match left {
+                Ok(_) if self.journal.is_leaving() && !self.config.durable => {
+                    let why = Explanation::of(Refusal::Leaving.into());
+                    let reason = StartFailureReason::LaunchFailure;
+                    return self.fail_managed(&instance, reason, None, why);
+                }
+                Ok(left) => left,
+                Err(cause) => {
+                    let reason = StartFailureReason::DependencyFailed;
+                    return self.fail_managed(&instance, reason, None, Explanation::of(cause));
+                }
+            };
+            let cause = cause_of(&left);
+            self.transition(&instance, LifecycleEvent::Queued, &cause);
+            return match self.queue.depend(self.now, &instance, place, left) {
+                Ok(()) => self.notify_queued_once_on_disk(&instance),
+                Err(Full) => {
+                    let count = self.queue.dependents();
+                    let why = Explanation::of(Cause::AndQueueFull(Box::new(cause), count));
+                    self.fail_managed(&instance, StartFailureReason::FullCloud, None, why);
+                }
+            };
+        }
         let may_wait = start
             .request()
             .scheduling
@@ -271,9 +310,36 @@ impl Scheduler {
         true
     }
 
-    /// Tries some of those that wait on all nodes, once a second: for what lets an instance fit without any node
-    /// offering more, as when a member of its group has left another rack.
+    /// Looks at what waits for something else than room: those that come after others of which something has become are
+    /// placed, or fail, or go on waiting. And tries some of those that wait on all nodes, once a second: for what lets an
+    /// instance fit without any node offering more, as when a member of its group has left another rack.
     pub(crate) fn sweep(&mut self, now: Instant) {
+        for _ in 0..DEPENDENTS_PER_ROUND {
+            // While nodes are still coming back after a restart, it is not known what has ended.
+            let due = (!self.recovery.is_open()).then(|| self.queue.take_due_dependent(now));
+            let Some(instance) = due.flatten() else {
+                break;
+            };
+            match self.sight().left_of_dependent(&instance) {
+                None => self.end_managing(&instance, &Cause::StartForgotten),
+                Some(Err(cause)) => {
+                    let reason = StartFailureReason::DependencyFailed;
+                    self.fail_managed(&instance, reason, None, Explanation::of(cause));
+                }
+                Some(Ok(left)) if left.is_empty() => {
+                    self.queue.depend_no_more(&instance);
+                    if let Some(managed) = self.instances.get_mut(&instance) {
+                        managed.begin_to_wait(now);
+                    }
+                    self.reschedule(&instance, &Cause::OthersEnded);
+                }
+                Some(Ok(left)) => {
+                    if self.queue.set_dependencies(&instance, left) {
+                        self.journal.note_instance(&instance);
+                    }
+                }
+            }
+        }
         if !self.queue.begin_sweep(now) {
             return;
         }

@@ -280,6 +280,14 @@ fn instance_sections(view: &InstanceView, is_there: bool) -> Vec<(&'static str, 
                 ),
                 ("tried", number(view.attempts.map(|it| it.to_string()))),
                 ("restarts", restarts_of(view)),
+                (
+                    "retries",
+                    number(
+                        Some(view.retries)
+                            .filter(|it| *it > 0)
+                            .map(|it| it.to_string()),
+                    ),
+                ),
                 ("time limit", time_limit_of(view)),
                 (
                     if is_there { "known for" } else { "ended" },

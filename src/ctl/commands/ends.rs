@@ -38,6 +38,7 @@ const CSV: &[&str] = &[
     "ended_at_ms",
     "run",
     "restarts",
+    "retries",
     "ran_ms",
     "peak_kib",
     "cpu_ms",
@@ -338,8 +339,8 @@ fn json_of(row: &EndedRun) -> Value {
     for (key, value) in CSV.iter().zip(values(row)) {
         let is_always = ["number", "instance_uuid", "outcome", "ended_at_ms"].contains(key);
         let is_empty = value.is_null() || value == "" || value == 0;
-        // The count of restarts alone is left out at 0; other figures say that they are 0.
-        if is_always || !is_empty || value == 0 && *key != "restarts" {
+        // Counts of restarts and retries alone are left out at 0; other figures say that they are 0.
+        if is_always || !is_empty || value == 0 && !["restarts", "retries"].contains(key) {
             object.insert((*key).to_owned(), value);
         }
     }
@@ -347,7 +348,7 @@ fn json_of(row: &EndedRun) -> Value {
 }
 
 /// The values of [`CSV`].
-fn values(row: &EndedRun) -> [Value; 22] {
+fn values(row: &EndedRun) -> [Value; 23] {
     [
         row.number.into(),
         (*row.instance_uuid).into(),
@@ -367,6 +368,7 @@ fn values(row: &EndedRun) -> [Value; 22] {
         row.ended_at_ms.into(),
         row.run.into(),
         row.restarts.into(),
+        row.retries.into(),
         row.ran_ms.into(),
         row.peak_kib.into(),
         row.cpu_ms.into(),

@@ -6,7 +6,8 @@
 
 use std::fmt;
 
-use sched_core::Cause;
+use proto_frames::payload::AfterEnd;
+use sched_core::{Cause, OtherEnd};
 
 use super::SILENT_DISK;
 use super::declined::{Declined, RefusedText};
@@ -141,6 +142,25 @@ impl fmt::Display for Why<'_> {
             Cause::Deleted => "deleted",
             Cause::BeingDeleted => "it is being deleted",
             Cause::StartedAgain => "it ended, and a START of it is on its way to its node",
+            Cause::Retried(code, number, most) => {
+                let how = match code {
+                    signal @ ..0 => format!("by signal {}", -signal),
+                    code => format!("with exit status {code}"),
+                };
+                return write!(f, "it ended {how}, and is retried ({number} of {most})");
+            }
+            Cause::ComesAfter(named, 0) => return write!(f, "waits for {named} to end"),
+            Cause::ComesAfter(named, others) => {
+                return write!(f, "waits for {named} and {others} others to end");
+            }
+            Cause::OthersEnded => "what it comes after has ended",
+            Cause::OtherwiseEnded(end) => return write_other_end(f, end),
+            Cause::OtherUnknown(named) => {
+                return write!(
+                    f,
+                    "it was to come after {named}, of which nothing is known: it neither lives nor is among the ends that the scheduler remembers"
+                );
+            }
             Cause::EndedOnNode => "it has ended on its node",
             Cause::NodeWithoutIt => "its node does not have it",
             Cause::EndedAfterAll => "its node has ended it after all",
@@ -171,5 +191,24 @@ impl fmt::Display for Why<'_> {
             }
         };
         f.write_str(words)
+    }
+}
+/// How an instance has ended that another was to come after.
+fn write_other_end(f: &mut fmt::Formatter<'_>, end: &OtherEnd) -> fmt::Result {
+    let wanted = match end.wanted {
+        AfterEnd::Any => "had ended",
+        AfterEnd::Failed => "had failed",
+        AfterEnd::Ok | AfterEnd::Other(_) => "had ended by itself with exit status 0",
+    };
+    write!(f, "it was to come after {} {wanted}, which ", end.named)?;
+    match (&end.failed, end.exit_code) {
+        (Some(reason), _) => write!(f, "was not started ({reason})"),
+        (None, Some(signal @ ..0)) => write!(f, "was ended by signal {}", -signal),
+        (None, Some(0)) if end.wanted == AfterEnd::Failed => {
+            f.write_str("has ended with exit status 0")
+        }
+        (None, Some(0)) => f.write_str("was ended by a command or a limit"),
+        (None, Some(code)) => write!(f, "has ended with exit status {code}"),
+        (None, None) => f.write_str("has ended, how is not known"),
     }
 }

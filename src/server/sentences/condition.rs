@@ -177,7 +177,7 @@ fn words(what: &Unwell, store: &StoreView) -> (String, String) {
                     "instance {} ends again and again on {host}: it was started again {restarts} times and has ended{how}",
                     called(instance)
                 ),
-                "`ciaoctl output` shows what it says; `ciaoctl delete` ends it".to_owned(),
+                "`ciaoctl logs` shows what it says; `ciaoctl delete` ends it".to_owned(),
             )
         }
         Unwell::Set { name, ended, living, exit_code } => {

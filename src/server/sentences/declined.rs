@@ -59,6 +59,9 @@ impl fmt::Display for RefusedText<'_> {
             Refusal::DryRunOfBatch => {
                 "start.scheduling.dry_run: not with batch; 'count' asks for several of one kind"
             }
+            Refusal::AfterInBatch => {
+                "start.scheduling.after: not with batch; let each START of the batch be sent once what it comes after has ended"
+            }
             Refusal::BatchCount {
                 batch,
                 earlier,

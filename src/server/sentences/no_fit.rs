@@ -115,7 +115,7 @@ impl fmt::Display for Lacking<'_> {
                 "whose launchers fetch no further images (more_images; capability more-images)"
             }
             Lack::RunLimits => {
-                "whose launchers know no time_limit, stop or restart (capability run-limits)"
+                "whose launchers know no time_limit, stop, restart or retry (capability run-limits)"
             }
             Lack::Tenant => "reserved for other tenants",
             Lack::VmType(word) => {

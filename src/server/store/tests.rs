@@ -18,8 +18,8 @@ use proto_frames::Uuid;
 
 use super::*;
 use sched_core::{
-    Attempt, BindingRecord, Demand, DiskState, DrainRecord, EndsRecord, Event, InstanceRecord,
-    Life, NodeRecord,
+    AfterRecord, Attempt, BindingRecord, Demand, DiskState, DrainRecord, EndsRecord, Event,
+    InstanceRecord, Life, NodeRecord,
 };
 
 /// Far longer than anything here takes.
@@ -108,6 +108,12 @@ fn full() -> [(RecordKey, Record); 2] {
             ..Event::default()
         }],
         by_operator: true,
+        retries: 2,
+        after: vec![AfterRecord {
+            instance: "a".into(),
+            named: "prepare".into(),
+            end: "any".into(),
+        }],
         has_run: true,
         max_attempts: 3,
         lease_ms: Some(10),

@@ -22,7 +22,8 @@ fn only_launchers_that_know_run_limits_are_given_them_and_the_refusal_says_so() 
     };
     assert!(failure.payload.never);
     let detail = failure.payload.detail.unwrap();
-    let words = "1 whose launchers know no time_limit, stop or restart (capability run-limits)";
+    let words =
+        "1 whose launchers know no time_limit, stop, restart or retry (capability run-limits)";
     assert!(detail.contains(words), "{detail}");
     let able = world.silent_node(2);
     let extras = NodeExtras {

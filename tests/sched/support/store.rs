@@ -85,6 +85,15 @@ impl Store {
         self.records.keys().filter(|key| !is_run(key)).count()
     }
 
+    /// How the runs of an instance ended that are over: exit status, and how often it had been retried.
+    pub(crate) fn runs_of(&self, name: &str) -> Vec<(Option<i64>, u32)> {
+        let runs = self.records.values().filter_map(|record| match record {
+            Record::Run(run) if &*run.instance == name => Some((run.exit_code, run.retries)),
+            _ => None,
+        });
+        runs.collect()
+    }
+
     /// What a crash leaves; `request` says what the payload of an instance's START asks for.
     pub(crate) fn crash(
         &mut self,

@@ -42,6 +42,10 @@ pub(crate) struct Run {
     end: Option<u64>,
     /// Where it was an element of an array, its index.
     index: Option<u32>,
+    /// How often the instance was placed again because its START says so of an end.
+    retries: u32,
+    /// Whether a command has ended it, where its record says so.
+    is_by_command: bool,
     /// What else its launcher knows of it.
     facts: Option<Box<EndFacts>>,
     story: Story,
@@ -84,6 +88,8 @@ impl Run {
             exit_code: None,
             end: None,
             index: None,
+            retries: 0,
+            is_by_command: false,
             facts: None,
             story,
         }
@@ -197,6 +203,54 @@ impl Run {
     pub(crate) fn numbered(mut self, numbers: RunNumbers, ended: Option<Instant>) -> Self {
         (self.numbers, self.ended) = (numbers, ended);
         self
+    }
+
+    /// The same of an instance that was placed again so often because its START says so of an end.
+    pub(crate) fn retried(self, retries: u32) -> Self {
+        Self { retries, ..self }
+    }
+
+    /// How often the instance was placed again because its START says so of an end.
+    pub(crate) fn retries(&self) -> u32 {
+        self.retries
+    }
+
+    /// The same, of which it is known whether a command has ended it. A record does not say the cause otherwise.
+    pub(crate) fn by_command(self, is_by_command: bool) -> Self {
+        Self {
+            is_by_command,
+            ..self
+        }
+    }
+
+    /// Whether a command has ended it.
+    pub(crate) fn is_by_command(&self) -> bool {
+        let is_command = |cause: &Cause| {
+            matches!(
+                cause,
+                Cause::Deleted
+                    | Cause::BeingDeleted
+                    | Cause::DeletedWhileLost
+                    | Cause::DeletedLost
+                    | Cause::Stopped
+                    | Cause::Evacuated
+                    | Cause::Forgotten
+            )
+        };
+        self.is_by_command || self.cause().is_some_and(is_command)
+    }
+
+    /// Whether it ended by itself with exit status 0; `None` where that is not known.
+    pub(crate) fn is_ok(&self) -> Option<bool> {
+        let is_limited = || {
+            self.facts
+                .as_ref()
+                .is_some_and(|it| !it.why.as_str().is_empty())
+        };
+        if self.failed.is_some() || self.is_by_command() || is_limited() {
+            return Some(false);
+        }
+        self.exit_code.map(|code| code == 0)
     }
 
     /// The instance.

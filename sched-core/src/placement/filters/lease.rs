@@ -1,10 +1,10 @@
-//! `scheduling.on_node_loss: restart`: only nodes whose launchers stop their instances by themselves when they are cut
+//! `scheduling.on_node_loss: restart`, and `retry` with `node_failure`: only nodes whose launchers stop their instances by themselves when they are cut
 //! off.
 //!
 //! Otherwise the instance could run twice: the scheduler starts it elsewhere once the lost node's fencing deadline is
 //! over, which such a deadline only exists for launchers that have promised it (the capability LEASE in READY).
 
-use sched_model::OnNodeLoss;
+use sched_model::Scheduling;
 
 use super::{Filter, Miss};
 use crate::api::input::Capabilities;
@@ -23,13 +23,13 @@ impl Filter for Lease {
     }
 
     fn keys(&self) -> &'static [&'static str] {
-        &["on_node_loss"]
+        &["on_node_loss", "retry"]
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
         asked
             .scheduling()
-            .is_some_and(|asked| asked.on_node_loss == OnNodeLoss::Restart)
+            .is_some_and(Scheduling::restarts_on_node_loss)
     }
 
     fn admits(&self, node: &Candidate<'_>, _asked: &Asked<'_>) -> Result<(), Miss> {

@@ -1,4 +1,4 @@
-//! `scheduling.time_limit`, `stop` and `restart`: only nodes whose launchers do what these say.
+//! `scheduling.time_limit`, `stop`, `restart` and `retry`: only nodes whose launchers do what these say.
 //!
 //! A launcher that does not know them, as the original's, passes them over: a job would run for ever, and a service that
 //! has crashed would stay so, without a word.
@@ -19,7 +19,7 @@ impl Filter for RunLimits {
     }
 
     fn keys(&self) -> &'static [&'static str] {
-        &["time_limit", "stop", "restart"]
+        &["time_limit", "stop", "restart", "retry"]
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {

@@ -44,6 +44,7 @@ pub(in crate::server) fn row_of(run: &RunRecord) -> EndRow<'_> {
         started_ms: started_ms.filter(|_| run.failed.is_none()),
         run: run.run.into(),
         restarts: facts.map_or(0, |facts| facts.restarts.into()),
+        retries: run.retries.into(),
         ran_ms,
         peak_kib: facts.and_then(|facts| facts.peak_kib),
         cpu_ms: facts.and_then(|facts| facts.cpu_ms),

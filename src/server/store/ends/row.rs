@@ -38,6 +38,7 @@ pub(in crate::server) struct EndRow<'a> {
     pub(in crate::server) started_ms: Option<u64>,
     pub(in crate::server) run: u64,
     pub(in crate::server) restarts: u64,
+    pub(in crate::server) retries: u64,
     pub(in crate::server) ran_ms: Option<u64>,
     pub(in crate::server) peak_kib: Option<u64>,
     pub(in crate::server) cpu_ms: Option<u64>,
@@ -95,6 +96,7 @@ mod number {
     pub(super) const CPU: u8 = 0x0b;
     pub(super) const OUTPUT: u8 = 0x0c;
     pub(super) const INDEX: u8 = 0x0d;
+    pub(super) const RETRIES: u8 = 0x0e;
 }
 
 /// Fields that are bytes.
@@ -131,6 +133,7 @@ impl<'a> EndRow<'a> {
         out.known(number::OUTCOME, place_of(self.outcome));
         out.known(number::RUN, Some(self.run).filter(|run| *run > 0));
         out.known(number::RESTARTS, Some(self.restarts).filter(|it| *it > 0));
+        out.known(number::RETRIES, Some(self.retries).filter(|it| *it > 0));
         out.known(number::RAN, self.ran_ms);
         out.known(number::PEAK, self.peak_kib);
         out.known(number::CPU, self.cpu_ms);
@@ -176,6 +179,7 @@ impl<'a> EndRow<'a> {
                 number::OUTCOME => row.outcome = word_at(value),
                 number::RUN => row.run = value,
                 number::RESTARTS => row.restarts = value,
+                number::RETRIES => row.retries = value,
                 number::RAN => row.ran_ms = Some(value),
                 number::PEAK => row.peak_kib = Some(value),
                 number::CPU => row.cpu_ms = Some(value),
@@ -240,6 +244,7 @@ impl<'a> EndRow<'a> {
             ended_at_ms: ms(self.ended_ms),
             run: Some(self.run).filter(|run| *run > 0),
             restarts: self.restarts,
+            retries: self.retries,
             ran_ms: self.ran_ms,
             peak_kib: self.peak_kib,
             cpu_ms: self.cpu_ms,
@@ -354,6 +359,7 @@ mod tests {
             started_ms: Some(1_794_993_600_000),
             run: 1,
             restarts: 2,
+            retries: 1,
             ran_ms: Some(6_400_000),
             peak_kib: Some(8_388_608),
             cpu_ms: Some(51_000_000),
