@@ -12,8 +12,8 @@
 //! Split by subject: `commands` (what the scheduler asks), `instances` (how instances begin and end), `life` (how they
 //! change in between), `lease` (until when some of them may run), `ends` (ends that the scheduler must have on record),
 //! `workloads` (what instances are), `kept` (what is left of ended instances), `reports` (figures, READY or FULL, STATS),
-//! `roster` (the instances, and what they hold together), `room` (what is left, and what fits), `devices` (which units of a resource are whose), `pressure` (when the node is short
-//! of memory), `terms` (for how long an instance may run, and how it is ended), `restarts` (whether it is started again),
+//! `roster` (the instances, and what they hold together), `room` (what is left, and what fits), `devices` (which units of a
+//! resource are whose), `pressure` (when the node is short of memory), `terms` (for how long an instance may run, and how it is ended), `restarts` (whether it is started again),
 //! `restarting` (how that is done), `record` (what survives a restart).
 
 use std::collections::{BTreeMap, VecDeque};
@@ -52,7 +52,7 @@ pub use instances::LaunchFault;
 pub use messages::Message;
 pub use pressure::{Pressure, PressureLimits};
 pub use record::{InstanceRecord, ProcessFate, Recovered, Removal, Stage};
-pub use reports::{HostFigures, Network, Usage};
+pub use reports::{Features, HostFigures, Network, Usage};
 pub use restarts::{AfterEnd, RestartRule, Restarts, RunEnd};
 pub use terms::{NodeClock, RunTerms, StopTerms, TimeUsed};
 pub use workloads::About;
@@ -102,23 +102,6 @@ pub struct Settings {
     pub numbering: Numbering,
     /// Drawn for this process, so that two launchers with one state directory are told apart.
     pub incarnation: Uuid,
-}
-
-/// What a node says of itself beyond its figures, in READY and STATS, as placement needs it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Features {
-    /// Labels, by key.
-    pub labels: BTreeMap<String, String>,
-    /// Further countable resources, by name: how much there is in all, whether or not instances have it.
-    pub resources: BTreeMap<String, i64>,
-    /// The node whose resources it shares, such as the whole machine of a NUMA node.
-    pub shares: Option<Uuid>,
-    /// The nodes that share its resources.
-    pub shared_by: Vec<Uuid>,
-    /// Volumes and ports that can be reached from it, by id.
-    pub volumes: Vec<String>,
-    /// How programs are told which units of its resources they have, beside the launcher's own variables. Not reported.
-    pub device_variables: Vec<DeviceVariable>,
 }
 
 /// Which workloads a node can run.

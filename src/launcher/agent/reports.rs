@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use proto_frames::Uuid;
 use proto_frames::payload::{
     self, InstanceStat, InstanceState, Ready, Requested, Span, Stats, TraceReport, UNKNOWN,
 };
@@ -14,7 +15,24 @@ use proto_frames::payload::{
 use super::ends::Reported;
 use super::instances::{Instance, InstancePhase};
 use super::pressure::Pressure;
-use super::{Agent, Demand, Duty, Link, MIN_REPORT_GAP, Message, Runs};
+use super::{Agent, Demand, DeviceVariable, Duty, Link, MIN_REPORT_GAP, Message, Runs};
+
+/// What a node says of itself beyond its figures, in READY and STATS, as placement needs it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Features {
+    /// Labels, by key.
+    pub labels: BTreeMap<String, String>,
+    /// Further countable resources, by name: how much there is in all, whether or not instances have it.
+    pub resources: BTreeMap<String, i64>,
+    /// The node whose resources it shares, such as the whole machine of a NUMA node.
+    pub shares: Option<Uuid>,
+    /// The nodes that share its resources.
+    pub shared_by: Vec<Uuid>,
+    /// Volumes and ports that can be reached from it, by id.
+    pub volumes: Vec<String>,
+    /// How programs are told which units of its resources they have, beside the launcher's own variables. Not reported.
+    pub device_variables: Vec<DeviceVariable>,
+}
 
 /// Labels that schedulers take of a node; further ones are left out here, images last.
 const MAX_LABELS: usize = 64;
