@@ -3,7 +3,7 @@
 //! The core permits the query; what it is answered with is read beside it, from the store's table on a thread for blocking
 //! work. Without a store, or while its disk takes no writes, the runs that the core remembers are the answer.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use proto_frames::payload::{Payload as _, Query, QueryResult};
@@ -92,17 +92,19 @@ impl Hub {
         let _ = self.end_readers.hub.set(Arc::downgrade(self));
     }
 
-    /// How many ends are on record, their bytes, and how many were deleted as too old and as too many; `None` where
-    /// there is no store.
-    pub(in crate::server) fn history_totals(&self) -> Option<[u64; 4]> {
-        let totals = &self.store.get()?.history().totals;
-        let all = [
-            &totals.records,
-            &totals.bytes,
-            &totals.too_old,
-            &totals.too_many,
-        ];
-        Some(all.map(|it| it.load(Ordering::Relaxed)))
+    /// How many ends are on record, their bytes, how many were deleted as too old and as too many, and how many were
+    /// lost while they waited for the disk; `None` where there is no store.
+    pub(in crate::server) fn history_totals(&self) -> Option<[u64; 5]> {
+        let store = self.store.get()?;
+        let totals = &store.history().totals;
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Some([
+            of(&totals.records),
+            of(&totals.bytes),
+            of(&totals.too_old),
+            of(&totals.too_many),
+            store.ends_lost(),
+        ])
     }
 
     fn ends_frame(&self, answer: &QueryResult) -> Frame {
