@@ -151,7 +151,11 @@ impl Hub {
             None => None,
         };
         let in_memory = on_disk.is_none();
-        let page = on_disk.unwrap_or_else(|| self.remembered(&wanted, before, limit));
+        let page = match on_disk {
+            Some(page) => page,
+            // What is remembered is bounded by its amount, and timed by the core's clock alone.
+            None => self.remembered(&Wanted::new(&query.filter, 0)?, before, limit),
+        };
         Ok(QueryResult {
             id: query.id,
             what: query.what.clone(),

@@ -62,7 +62,7 @@ const SAY_EVERY: Duration = Duration::from_secs(600);
 /// For how long ends are kept, and how many bytes they may take; the oldest go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HistoryLimits {
-    /// Longest time since an end.
+    /// Longest time since an end was put on record.
     pub time: Duration,
     /// Most bytes of all, with their keys. Their file takes about a third more.
     pub bytes: u64,
@@ -85,7 +85,8 @@ impl Default for HistoryLimits {
 }
 
 impl HistoryLimits {
-    /// The moment, in unix milliseconds, before which ends are too old.
+    /// The moment, in unix milliseconds by the clock of the system, before which ends are too old. The time of an end is
+    /// by the clock of the core, which may have been wrong when it began, so that it says nothing of its age.
     pub(in crate::server) fn oldest_ms(&self, now_ms: u64) -> u64 {
         let time = u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX);
         now_ms.saturating_sub(time)
@@ -195,7 +196,7 @@ impl History {
             let Some(row) = row::EndRow::decode(bytes.value()) else {
                 continue;
             };
-            if row.noted_ms.saturating_add(CLOCK_SLACK_MS) < wanted.since_ms() {
+            if row.noted_ms.saturating_add(CLOCK_SLACK_MS) < wanted.noted_since_ms() {
                 page.next = None;
                 return Ok(Some(page));
             }
@@ -278,11 +279,11 @@ impl History {
                 }
             }
             for _ in 0..MAX_TRIMMED {
-                let Some((number, len, ended_ms)) = first(&ends)? else {
+                let Some((number, len, noted_ms)) = first(&ends)? else {
                     break;
                 };
                 match () {
-                    () if ended_ms < oldest_ms => trimmed.too_old += 1,
+                    () if noted_ms < oldest_ms => trimmed.too_old += 1,
                     () if sums.1 > limits.bytes => trimmed.too_many += 1,
                     () => break,
                 }
@@ -314,7 +315,7 @@ impl History {
         if too_old > 0 {
             info!(
                 event = "history_trimmed",
-                "{} deleted from the history that happened more than {} ago (--history-time)",
+                "{} deleted from the history after more than {} (--history-time)",
                 counted(too_old, "end"),
                 humantime::format_duration(limits.time)
             );
@@ -346,15 +347,15 @@ pub(super) struct Written {
     trimmed: Trimmed,
 }
 
-/// The number, bytes and time of the first end.
+/// The number and bytes of the first end, and when it was put on record.
 fn first(ends: &redb::Table<'_, u64, &[u8]>) -> Result<Option<(u64, u64, u64)>, redb::Error> {
     let Some((number, bytes)) = ends.first()? else {
         return Ok(None);
     };
     let bytes = bytes.value();
     // What cannot be read goes first of all.
-    let ended_ms = row::EndRow::decode(bytes).map_or(0, |row| row.ended_ms);
-    Ok(Some((number.value(), len_of(bytes), ended_ms)))
+    let noted_ms = row::EndRow::decode(bytes).map_or(0, |row| row.noted_ms);
+    Ok(Some((number.value(), len_of(bytes), noted_ms)))
 }
 
 fn len_of(bytes: &[u8]) -> u64 {

@@ -8,8 +8,11 @@ use super::row::{EndRow, Id};
 /// A filter that can be tried.
 #[derive(Debug)]
 pub(in crate::server) struct Wanted<'a> {
+    /// By the clock of the core, as the times of ends are.
     since_ms: u64,
     until_ms: u64,
+    /// By the clock of the system, as it was when ends were put on record.
+    oldest_ms: u64,
     /// Words of [`EndOutcome`]; `None` for any.
     outcomes: Option<Vec<&'static str>>,
     tenant: Option<Id<'a>>,
@@ -33,7 +36,7 @@ enum Pattern<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// Of ends that happened at `oldest_ms` or later, which unix time in milliseconds is.
+    /// Of ends that were put on record at `oldest_ms` or later, which unix time in milliseconds is.
     ///
     /// # Errors
     /// There is no such state: what there is instead.
@@ -44,8 +47,9 @@ impl<'a> Wanted<'a> {
             node => Some(Uuid::try_parse(node).map_or(Node::Hostname(node), Node::Uuid)),
         };
         Ok(Self {
-            since_ms: filter.since_ms.unwrap_or(0).max(oldest_ms),
+            since_ms: filter.since_ms.unwrap_or(0),
             until_ms: filter.until_ms.unwrap_or(u64::MAX),
+            oldest_ms,
             outcomes: outcomes(&filter.state)?,
             tenant: id(&filter.tenant),
             node,
@@ -55,9 +59,9 @@ impl<'a> Wanted<'a> {
         })
     }
 
-    /// Ends before this moment are not wanted.
-    pub(super) fn since_ms(&self) -> u64 {
-        self.since_ms
+    /// Ends that were put on record before this moment are not wanted.
+    pub(super) fn noted_since_ms(&self) -> u64 {
+        self.since_ms.max(self.oldest_ms)
     }
 
     /// Whether an end is wanted.
@@ -67,6 +71,7 @@ impl<'a> Wanted<'a> {
             Node::Hostname(name) => row.hostname == *name,
         };
         (self.since_ms..self.until_ms).contains(&row.ended_ms)
+            && row.noted_ms >= self.oldest_ms
             && self
                 .outcomes
                 .as_ref()
@@ -195,7 +200,14 @@ mod tests {
         let wanted = Wanted::new(&filter, 0).unwrap();
         let admitted = [999, 1000, 1999, 2000].map(|at| wanted.admits(&row(at)));
         assert_eq!(admitted, [false, true, true, false]);
-        assert!(!Wanted::new(&filter, 1500).unwrap().admits(&row(1400)));
+        // How old they are is by when they were put on record.
+        let kept = Wanted::new(&filter, 1500).unwrap();
+        let noted = |noted_ms| EndRow {
+            noted_ms,
+            ..row(1400)
+        };
+        assert!(!kept.admits(&noted(1499)));
+        assert!(kept.admits(&noted(1500)));
     }
 
     #[test]

@@ -29,7 +29,8 @@ pub(in crate::server) struct EndRow<'a> {
     pub(in crate::server) detail: &'a str,
     /// When it ended, unix milliseconds.
     pub(in crate::server) ended_ms: u64,
-    /// When it was put on record: later ends have later ones, as long as the clock is not set back.
+    /// When it was put on record, by the clock of the system: later ends have later ones, as long as that is not set back.
+    /// The other times are by the clock of the core, which goes on from where that was at its start.
     pub(in crate::server) noted_ms: u64,
     pub(in crate::server) submitted_ms: Option<u64>,
     pub(in crate::server) started_ms: Option<u64>,
@@ -91,6 +92,8 @@ mod number {
     pub(super) const PEAK: u8 = 0x0a;
     pub(super) const CPU: u8 = 0x0b;
     pub(super) const OUTPUT: u8 = 0x0c;
+    /// How much earlier it was put on record, by a clock that was set back since the end was timed.
+    pub(super) const NOTED_BEFORE: u8 = 0x0d;
 }
 
 /// Fields that are bytes.
@@ -131,6 +134,8 @@ impl<'a> EndRow<'a> {
         out.known(number::PEAK, self.peak_kib);
         out.known(number::CPU, self.cpu_ms);
         out.known(number::OUTPUT, self.output_bytes);
+        let noted_before = Some(before(self.noted_ms)).filter(|ms| *ms > 0);
+        out.known(number::NOTED_BEFORE, noted_before);
         out.id(text::INSTANCE_UUID, text::INSTANCE, self.instance);
         if let Some(node) = self.node {
             out.bytes(text::NODE, node.as_bytes());
@@ -151,7 +156,8 @@ impl<'a> EndRow<'a> {
             outcome: UNKNOWN,
             ..Self::default()
         };
-        let (mut noted, mut submitted, mut started) = (0, None, None);
+        let (mut noted, mut noted_before) = (0, 0);
+        let (mut submitted, mut started) = (None, None);
         while let Some(tag) = rest.byte() {
             if tag >= FIRST_OF_BYTES {
                 let bytes = rest.bytes()?;
@@ -175,10 +181,12 @@ impl<'a> EndRow<'a> {
                 number::PEAK => row.peak_kib = Some(value),
                 number::CPU => row.cpu_ms = Some(value),
                 number::OUTPUT => row.output_bytes = Some(value),
+                number::NOTED_BEFORE => noted_before = value,
                 _ => {}
             }
         }
-        row.noted_ms = row.ended_ms.saturating_add(noted);
+        let noted_ms = row.ended_ms.saturating_add(noted);
+        row.noted_ms = noted_ms.saturating_sub(noted_before);
         row.submitted_ms = submitted.map(|it| row.ended_ms.saturating_sub(it));
         row.started_ms = started.map(|it| row.ended_ms.saturating_sub(it));
         Some(row)
@@ -351,6 +359,19 @@ mod tests {
         assert_eq!(EndRow::decode(&bytes), Some(row));
         // With its key, which is a number of eight bytes.
         assert!(bytes.len() + 8 <= 300, "{} bytes", bytes.len());
+    }
+
+    #[test]
+    fn when_an_end_was_put_on_record_comes_back_whatever_its_own_time_is() {
+        for noted_ms in [0, 999, 1000, 1001, u64::MAX] {
+            let row = EndRow {
+                outcome: "unknown",
+                ended_ms: 1000,
+                noted_ms,
+                ..EndRow::default()
+            };
+            assert_eq!(EndRow::decode(&row.encode()), Some(row));
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The table of ends: what the core forgets stays there, until it is too old or too much.
 
 use super::*;
+use crate::server::restore::unix_ms;
 use sched_core::{Cause, RunRecord};
 
 /// The end of a run, with an exit status by its number.
@@ -126,23 +127,51 @@ fn the_oldest_are_deleted_beyond_the_bytes_and_the_sum_is_that_of_what_is_there(
     assert_eq!(store.ends_kept(), (records, bytes));
 }
 
+/// An end at some time by the core's clock.
+fn ended_at(number: u64, at_ms: u64) -> (RecordKey, Option<Record>) {
+    let (key, record) = ended(number, Cause::Ended);
+    let Some(Record::Run(mut run)) = record else {
+        unreachable!("it is a run")
+    };
+    run.at_ms = at_ms;
+    (key, Some(Record::Run(run)))
+}
+
 #[test]
-fn those_that_are_too_old_are_deleted_with_the_next_transaction() {
+fn how_old_an_end_is_counts_from_when_it_was_put_on_record_and_not_by_the_cores_clock() {
     let directory = tempfile::tempdir().unwrap();
-    let store = keeping(directory.path(), within(u64::MAX));
-    store.push(change(1, vec![ended(1, Cause::Ended)]));
+    let limits = HistoryLimits {
+        time: Duration::from_secs(3600),
+        bytes: u64::MAX,
+    };
+    let store = keeping(directory.path(), limits);
+    // The core began while the clock was not set yet, and before it was set back by a day.
+    let now_ms = unix_ms();
+    let ends = [ended_at(1, 1000), ended_at(2, now_ms + 86_400_000)];
+    store.push(change(1, ends.into()));
+    store.push(put(2, 1));
+    assert!(store.flush(LONG));
+    assert_eq!(numbers(&store, &EndFilter::default()), [2, 1]);
+    let of_today = EndFilter {
+        since_ms: Some(now_ms),
+        ..EndFilter::default()
+    };
+    assert_eq!(numbers(&store, &of_today), [2]);
     assert!(store.close(LONG));
     drop(store);
-    // Ends of these tests are of 2026.
-    let day = HistoryLimits {
+    // Later than when they were noted.
+    let noted_by = unix_ms();
+    while unix_ms() <= noted_by {
+        std::thread::yield_now();
+    }
+    let none = HistoryLimits {
         time: Duration::ZERO,
         bytes: u64::MAX,
     };
-    let store = keeping(directory.path(), day);
+    let store = keeping(directory.path(), none);
     store.push(put(1, 1));
     assert!(store.flush(LONG));
-    let is_past = crate::server::restore::unix_ms() > 1_795_000_000_100;
-    assert_eq!(store.ends_kept().0, u64::from(!is_past));
+    assert_eq!(store.ends_kept(), (0, 0));
 }
 
 #[test]
