@@ -53,6 +53,7 @@ export function history() {
   let inMemory = false;
   let failure = "";
   let asked = 0;
+  let reading = 0; // the question that is read for; 0 for none
   const table = new Table({
     label: "History", columns: COLUMNS, key: (row) => String(row.number), empty: "Nothing that has ended matches.", sort: { at: 3, up: false },
     choose: (row) => (location.hash = `#/instances/${encodeURIComponent(row.instance_uuid)}`),
@@ -66,12 +67,16 @@ export function history() {
   function again() {
     rows = [];
     next = null;
+    inMemory = false;
     table.first();
     read(++asked);
   }
 
-  /** Reads on until there is something to show. An answer to an older question is not shown. */
+  /** Reads on until there is something to show, once at a time. An answer to an older question is not shown. */
   async function read(mine) {
+    if (reading === mine) return;
+    reading = mine;
+    more.disabled = true;
     failure = "";
     try {
       const before = rows.length;
@@ -84,13 +89,18 @@ export function history() {
         if (mine !== asked) return;
         rows = rows.concat(answer.items);
         next = answer.next;
-        inMemory = answer.in_memory;
+        inMemory ||= answer.in_memory;
         if (!next || rows.length - before >= ROWS) break;
       }
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
       if (mine !== asked) return;
       failure = `What has ended could not be read: ${problem.words}`;
+    } finally {
+      if (reading === mine) {
+        reading = 0;
+        more.disabled = false;
+      }
     }
     view.update();
   }
