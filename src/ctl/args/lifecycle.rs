@@ -9,7 +9,7 @@ use proto_frames::payload::scheduling::MAX_PRIORITY;
 use proto_frames::payload::{EndOutcome, Span};
 
 use super::{HistoryFormat, at_least, duration, mebibytes, placement};
-use crate::ctl::moment::{Moment, moment};
+use crate::ctl::moment::{self, Moment, moment};
 
 /// `ciaoctl suspend` and `ciaoctl resume`.
 #[derive(Debug, Args)]
@@ -126,7 +126,7 @@ pub struct EndArgs {
     #[arg(long, value_name = "WHEN", default_value = "24h", value_parser = moment, conflicts_with = "instance")]
     pub since: Moment,
     /// Only what ended before then, in the same notation
-    #[arg(long, value_name = "WHEN", value_parser = moment, conflicts_with = "instance")]
+    #[arg(long, value_name = "WHEN", value_parser = moment::end, conflicts_with = "instance")]
     pub until: Option<Moment>,
     /// Only what ended so; failed is all that went wrong
     #[arg(long, value_name = "STATE", value_parser = PossibleValuesParser::new(EndOutcome::KNOWN), conflicts_with = "instance")]
