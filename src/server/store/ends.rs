@@ -46,8 +46,9 @@ const BYTES_KEY: &str = "ends_bytes";
 /// Bytes of a key.
 const KEY_LEN: u64 = size_of::<u64>() as u64;
 
-/// Most ends that one transaction deletes, so that it stays short: many more than it adds, as a rule.
-const MAX_TRIMMED: u32 = 1000;
+/// Most ends that one transaction deletes, so that it stays short, unless it adds more than half as many: then it deletes
+/// twice as many as it adds, so that they become fewer.
+const MAX_TRIMMED: usize = 1000;
 
 /// Most ends that are looked at for one page: some 20 ms of work. A page whose filter few of them meet ends there, with
 /// what was found and where to go on.
@@ -193,17 +194,16 @@ impl History {
             let number = number.value();
             looked_at += 1;
             // Damage is the database's to find; an end of a later version is whole.
-            let Some(row) = row::EndRow::decode(bytes.value()) else {
-                continue;
-            };
-            if row.noted_ms.saturating_add(CLOCK_SLACK_MS) < wanted.noted_since_ms() {
-                page.next = None;
-                return Ok(Some(page));
+            if let Some(row) = row::EndRow::decode(bytes.value()) {
+                if row.noted_ms.saturating_add(CLOCK_SLACK_MS) < wanted.noted_since_ms() {
+                    page.next = None;
+                    return Ok(Some(page));
+                }
+                if !page.offer(&row, (number, wanted, limit)) {
+                    return Ok(Some(page));
+                }
             }
-            if !page.offer(&row, (number, wanted, limit)) {
-                return Ok(Some(page));
-            }
-            if looked_at == MAX_LOOKED_AT {
+            if looked_at >= MAX_LOOKED_AT {
                 page.next = Some(number);
                 return Ok(Some(page));
             }
@@ -271,14 +271,16 @@ impl History {
         let now_ms = unix_ms();
         let oldest_ms = limits.oldest_ms(now_ms);
         let mut trimmed = Trimmed::default();
+        let mut added = 0_usize;
         {
             let mut ends = transaction.open_table(ENDS)?;
             for (key, record) in batch {
                 if let (RecordKey::Run(number), Some(Record::Run(run))) = (key, record) {
                     put(&mut ends, *number, (run, now_ms), &mut sums)?;
+                    added += 1;
                 }
             }
-            for _ in 0..MAX_TRIMMED {
+            for _ in 0..MAX_TRIMMED.max(added.saturating_mul(2)) {
                 let Some((number, len, noted_ms)) = first(&ends)? else {
                     break;
                 };
@@ -377,8 +379,10 @@ fn put(
     // A run that was restored from disk has its cause in words alone, from which nothing is concluded.
     if let Some(earlier) = &earlier
         && of::is_without_cause(run)
+        && earlier.outcome != row::UNKNOWN
     {
         row.outcome = earlier.outcome;
+        row.detail = earlier.detail;
     }
     let encoded = row.encode();
     match &before {

@@ -41,7 +41,7 @@ impl<'a> Wanted<'a> {
     /// # Errors
     /// There is no such state: what there is instead.
     pub(in crate::server) fn new(filter: &'a EndFilter, oldest_ms: u64) -> Result<Self, String> {
-        let id = |text: &'a str| (!text.is_empty()).then(|| Id::new(text));
+        let id = |text: &'a str| (!text.is_empty()).then(|| Id::of_any_case(text));
         let node = match &*filter.node {
             "" => None,
             node => Some(Uuid::try_parse(node).map_or(Node::Hostname(node), Node::Uuid)),
@@ -151,13 +151,16 @@ mod tests {
             ..EndRow::default()
         };
         let node = Uuid::from_u128(7).to_string();
-        let cases: [(&str, &str, bool); 17] = [
+        let capitals = node.to_uppercase();
+        let cases: [(&str, &str, bool); 19] = [
             ("state", "failed", true),
             ("state", "oom", true),
             ("state", "succeeded", false),
             ("tenant", "2491851d-dce9-48d6-b83a-a717417072ce", true),
+            ("tenant", "2491851D-DCE9-48D6-B83A-A717417072CE", true),
             ("tenant", "other", false),
             ("node", &node, true),
+            ("node", &capitals, true),
             ("node", "n7", true),
             ("node", "n8", false),
             ("name", "nightly-1", true),

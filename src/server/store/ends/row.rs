@@ -65,6 +65,14 @@ impl<'a> Id<'a> {
         }
     }
 
+    /// The same of a UUID as people write it, with capitals or without.
+    pub(super) fn of_any_case(text: &'a str) -> Self {
+        match Uuid::try_parse(text) {
+            Ok(uuid) if uuid.to_string().eq_ignore_ascii_case(text) => Self::Uuid(uuid),
+            _ => Self::Text(text),
+        }
+    }
+
     fn text(self) -> String {
         match self {
             Self::Uuid(uuid) => uuid.to_string(),
@@ -111,7 +119,7 @@ mod text {
 }
 
 /// The word for an outcome that is not known ([`EndOutcome::Unknown`]).
-const UNKNOWN: &str = "unknown";
+pub(super) const UNKNOWN: &str = "unknown";
 
 /// From this tag on, a field is bytes.
 const FIRST_OF_BYTES: u8 = 0x80;

@@ -127,6 +127,66 @@ fn the_oldest_are_deleted_beyond_the_bytes_and_the_sum_is_that_of_what_is_there(
     assert_eq!(store.ends_kept(), (records, bytes));
 }
 
+#[test]
+fn a_transaction_with_many_ends_deletes_as_many_as_are_too_much() {
+    let directory = tempfile::tempdir().unwrap();
+    const BYTES: u64 = 2000;
+    let store = keeping(directory.path(), within(BYTES));
+    let many = (1..=5000).map(|it| ended(it, Cause::Ended)).collect();
+    store.push(change(1, many));
+    assert!(store.flush(LONG));
+    let (records, bytes) = store.ends_kept();
+    assert!(bytes <= BYTES && records > 0, "{records} of {bytes} bytes");
+}
+
+#[test]
+fn what_becomes_known_of_an_end_leaves_how_and_why_it_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = keeping(directory.path(), within(u64::MAX));
+    let with = |number, cause, exit_code, detail: &str| {
+        let (key, record) = ended(number, cause);
+        let Some(Record::Run(mut run)) = record else {
+            unreachable!("it is a run")
+        };
+        run.exit_code = exit_code;
+        run.history[0].detail = detail.into();
+        (key, Some(Record::Run(run)))
+    };
+    let restored = || Cause::Said("its words".into());
+    let ends = vec![
+        with(1, Cause::NodeLost, None, "node-a was lost"),
+        with(2, Cause::NotListed, None, ""),
+    ];
+    store.push(change(1, ends));
+    assert!(store.flush(LONG));
+    // The same after a restart of the scheduler, with the exit status.
+    let amended = vec![
+        with(1, restored(), Some(-9), "other words"),
+        with(2, restored(), Some(3), "more"),
+    ];
+    store.push(change(2, amended));
+    assert!(store.flush(LONG));
+    let (rows, _) = store.ends(&EndFilter::default(), None, 10).unwrap();
+    let found: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            (
+                row.number,
+                row.outcome.as_str(),
+                row.exit_code,
+                &*row.detail,
+            )
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (2, "failed", Some(3), "more"),
+            (1, "node_lost", Some(-9), "node-a was lost"),
+        ]
+    );
+}
+
 /// An end at some time by the core's clock.
 fn ended_at(number: u64, at_ms: u64) -> (RecordKey, Option<Record>) {
     let (key, record) = ended(number, Cause::Ended);
