@@ -58,7 +58,7 @@ pub(super) async fn ends(
     }
     while left > 0 {
         let page = context.client.ends_on_record(&filter, after, left).await?;
-        left -= page.rows.len();
+        left = left.saturating_sub(page.rows.len());
         for row in &page.rows {
             listed.totals.add(row);
             match format {
@@ -70,7 +70,8 @@ pub(super) async fn ends(
         if !matches!(format, HistoryFormat::Jsonl | HistoryFormat::Csv) {
             listed.rows.extend(page.rows.into_iter().map(End));
         }
-        (listed.in_memory, listed.forgotten) = (page.in_memory, page.forgotten);
+        listed.in_memory |= page.in_memory;
+        listed.forgotten = listed.forgotten.max(page.forgotten);
         after = page.next;
         if after.is_none() {
             break;
@@ -177,7 +178,9 @@ fn print(
             context.out.lines(&table(rows, style))?;
         }
     }
-    if listed.totals.ends > 0 {
+    // Documents have them in themselves.
+    let is_document = matches!(format, HistoryFormat::Json | HistoryFormat::Yaml);
+    if listed.totals.ends > 0 && !is_document {
         context.out.remark(&Printable::new(listed.totals.line()))?;
     }
     if listed.is_cut {
