@@ -154,9 +154,13 @@ impl Scheduler {
     }
 
     /// Remembers runs that are not known, with one event each: their end, at the time the node says, but not in the
-    /// future.
+    /// future. Not those that were known and are forgotten: their ends are on record once already.
     fn learn_runs(&mut self, node: Uuid, hostname: &ShortText, kept: &[KeptRun]) {
-        let is_known = |run: &&KeptRun| self.instances.knows_run(&run.instance, node, run.seq);
+        let has_forgotten = self.instances.runs_forgotten() > 0;
+        let is_known = |run: &&KeptRun| {
+            let was_known = has_forgotten && self.journal.has_dealt_with(node, run.seq);
+            was_known || self.instances.knows_run(&run.instance, node, run.seq)
+        };
         let unknown = kept.iter().filter(|run| !is_known(run));
         let learnt: Vec<Run> = unknown
             .map(|run| {
