@@ -99,6 +99,9 @@ kinds! {
     /// A new cluster configuration, or the question what would come of it (added; answered by [`Kind::CONFIGURATION`];
     /// [`crate::payload::ConfigurationWrite`]).
     WRITE_CONFIGURATION = COMMAND, 0x4d, "WriteConfiguration";
+    /// Delete what an instance that is over has left on its node (added; from controllers and operators, and to launchers that
+    /// announced `results`; answered by [`Kind::OUTPUT`]; [`crate::payload::DeleteOutput`]).
+    DELETE_OUTPUT = COMMAND, 0x4f, "DeleteOutput";
     /// Ask for nodes and instances as the scheduler sees them (added; answered by [`Kind::QUERY_RESULT`]).
     QUERY = COMMAND, 0x50, "QUERY";
     /// Say which events to be sent from now on (added; operators only).

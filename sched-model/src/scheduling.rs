@@ -140,6 +140,8 @@ record! {
         retry: Option<RetryPolicy> as "retry" unless empty,
         /// Instances that must have ended before it is placed, at most [`after::MAX_AFTER`].
         after: Vec<After> as "after" unless empty,
+        /// Whether its standard error is kept apart from its standard output. Launchers that do not know it keep both together.
+        split_output: bool as "split_output" unless empty,
         /// The image it runs, as nodes that have it label themselves; empty for none.
         image: String as "image" unless empty,
         /// The name of its instance, beside its UUID; no other living instance of its tenant has that name. Empty for

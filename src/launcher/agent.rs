@@ -338,9 +338,10 @@ pub struct Workload {
     pub leased: bool,
     /// How it is asked to end.
     pub stop: StopTerms,
-    /// How long it may run, on the clock that goes on while the machine sleeps and stops while it is frozen; then the
-    /// machine ends it, also when this launcher does not run any more. `None` = without limit.
+    /// How long it may run, suspended time aside; then the machine ends it, also without this launcher. `None` = no limit.
     pub time_left: Option<Duration>,
+    /// Whether its standard error is kept apart.
+    pub split_output: bool,
 }
 
 /// A workload to start again.

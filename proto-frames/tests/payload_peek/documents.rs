@@ -322,6 +322,7 @@ pub(crate) const FLOW: &str = "start:
     batch: {id: b1, count: 8}
     attempts: 3
     relocate: false
+    split_output: true
     on_node_loss: report
     time_limit: 90s
     stop: {signal: HUP, grace: 0}

@@ -333,8 +333,11 @@ impl Capabilities {
     pub const MORE_IMAGES: Self = Self(512);
     /// End instances in time, in the way that their START says, and start them again.
     pub const RUN_LIMITS: Self = Self(1024);
+    /// Keep standard output and standard error apart, serve files of working directories, and delete what instances have
+    /// left.
+    pub const RESULTS: Self = Self(2048);
 
-    const NAMES: [(Self, &'static str); 11] = [
+    const NAMES: [(Self, &'static str); 12] = [
         (Self::SUSPEND, "suspend"),
         (Self::MIGRATE, "migrate"),
         (Self::UPDATE, "update"),
@@ -346,6 +349,7 @@ impl Capabilities {
         (Self::IMAGES, "images"),
         (Self::MORE_IMAGES, "more-images"),
         (Self::RUN_LIMITS, "run-limits"),
+        (Self::RESULTS, "results"),
     ];
 
     /// Those of these words that are known.

@@ -97,6 +97,7 @@ impl Scheduler {
             }
             Command::Watch(topics) => self.peers.subscribe(id, &topics),
             Command::ReadOutput(read) => self.read_output(now, id, *read),
+            Command::DeleteOutput(delete) => self.delete_output(now, id, delete),
             Command::Image(_) => self.act(Action::image(id, parcel)),
             Command::Configuration(_) => self.act(Action::configuration(id, parcel)),
             Command::Reload(reload) => self.act(Action::reload(id, reload)),

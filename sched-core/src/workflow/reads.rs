@@ -7,16 +7,17 @@
 //! ```
 //!
 //! A reader asks for the next chunk once it has the last one. That is all the flow control there is, and nothing here
-//! grows with what a workload writes. The reads that are open, and their limits, are in `peers::reads`.
+//! grows with what a workload writes. The reads that are open, and their limits, are in `peers::reads`. What an instance
+//! has left is deleted in the same way, by DeleteOutput.
 
 use std::time::Instant;
 
-use sched_model::{ReadOutput, Uuid};
+use sched_model::{DeleteOutput, ReadOutput, Role, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::Message;
 use crate::api::explained::Explained;
-use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use crate::api::input::Capabilities;
 use crate::api::parcel::Parcel;
 use crate::api::unread::{NamedNode, Unread};
@@ -31,25 +32,82 @@ impl Scheduler {
     /// scheduler, or answers that there is no output, with the reason: no such instance, too many reads, node not
     /// connected, launcher too old.
     pub(crate) fn read_output(&mut self, now: Instant, id: SessionId, request: ReadOutput) {
-        let instance = InstanceId::new(&request.instance_uuid);
-        let certificate = self.peers.get(id).and_then(Session::certificate);
-        let asked = self
-            .sight()
-            .node_to_read(&instance)
-            .and_then(|(key, session)| {
-                let begun =
-                    self.peers
-                        .reads_mut()
-                        .begin(now, (id, certificate), key, request.clone());
-                Ok((begun.map_err(Unread::Busy)?, session))
-            });
-        match asked {
+        match self.begin_read(now, id, &request) {
             Ok((read, session)) => {
                 let message = Message::ReadOutput(Box::new(ReadOutput { read, ..request }));
                 self.send(session, message);
             }
             Err(why) => self.fail_read(id, &request, why),
         }
+    }
+
+    /// DeleteOutput from a controller or operator: passed on likewise, unless the instance is not over.
+    pub(crate) fn delete_output(&mut self, now: Instant, id: SessionId, delete: DeleteOutput) {
+        let request = delete.as_read();
+        let instance = InstanceId::new(&request.instance_uuid);
+        let begun = match self.sight().is_not_over(&instance) {
+            true => Err(Unread::NotOver),
+            false => self.node_of(&delete).and_then(|node| {
+                let needs = Capabilities::RESULTS;
+                let to = self.sight().node_to_read(&instance, node, needs)?;
+                self.begin_open(now, id, &request, to)
+            }),
+        };
+        match begun {
+            Ok((read, session)) => {
+                let message = Message::DeleteOutput(DeleteOutput { read, ..delete });
+                self.send(session, message);
+            }
+            Err(why) => self.fail_read(id, &request, why),
+        }
+    }
+
+    /// The node that a DeleteOutput names, if it does.
+    fn node_of(&self, delete: &DeleteOutput) -> Result<Option<NodeKey>, Unread> {
+        if delete.node_uuid.is_empty() {
+            return Ok(None);
+        }
+        let uuid = canonical_uuid(&delete.node_uuid).unwrap_or_default();
+        let key = self.cluster.by_uuid(uuid);
+        key.map(Some).ok_or_else(|| self.sight().away(uuid))
+    }
+
+    /// Under which number which launcher is asked for a chunk.
+    fn begin_read(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        request: &ReadOutput,
+    ) -> Result<(u64, SessionId), Unread> {
+        let is_file = !request.file.is_empty();
+        let may_read_files = |session: &Session| {
+            let files = Role::CONTROLLER | Role::OPERATOR;
+            session.role().intersects(files)
+        };
+        if is_file && !self.peers.get(id).is_some_and(may_read_files) {
+            return Err(Unread::NotPermitted);
+        }
+        let needs = match is_file || !request.stream.as_str().is_empty() {
+            true => Capabilities::RESULTS,
+            false => Capabilities::OUTPUT,
+        };
+        let instance = InstanceId::new(&request.instance_uuid);
+        let to = self.sight().node_to_read(&instance, None, needs)?;
+        self.begin_open(now, id, request, to)
+    }
+
+    /// The same of this node and session of it.
+    fn begin_open(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        request: &ReadOutput,
+        (key, session): (NodeKey, SessionId),
+    ) -> Result<(u64, SessionId), Unread> {
+        let certificate = self.peers.get(id).and_then(Session::certificate);
+        let reads = self.peers.reads_mut();
+        let begun = reads.begin(now, (id, certificate), key, request.clone());
+        Ok((begun.map_err(Unread::Busy)?, session))
     }
 
     /// A launcher's answer. It goes to the asker byte for byte. Dropped unless this node was asked under this number
@@ -91,10 +149,14 @@ impl Scheduler {
 }
 
 impl Sight<'_> {
-    /// The node whose launcher has the output of an instance, and its session.
-    fn node_to_read(&self, instance: &InstanceId) -> Result<(NodeKey, SessionId), Unread> {
-        let placed = self.cluster.placement(instance);
-        let key = match placed {
+    /// The node whose launcher has the output of an instance, or this one, and its session.
+    fn node_to_read(
+        &self,
+        instance: &InstanceId,
+        node: Option<NodeKey>,
+        needs: Capabilities,
+    ) -> Result<(NodeKey, SessionId), Unread> {
+        let key = match node.or_else(|| self.cluster.placement(instance)) {
             Some(key) => key,
             None => self.last_node(instance)?,
         };
@@ -106,7 +168,19 @@ impl Sight<'_> {
         if !node.can(Capabilities::OUTPUT) {
             return Err(Unread::NotSupported(named()));
         }
+        if !node.can(needs) {
+            return Err(Unread::NoResults(named()));
+        }
         Ok((key, session))
+    }
+
+    /// Whether an instance is on a node, may be, waits, or is to be placed again.
+    fn is_not_over(&self, instance: &InstanceId) -> bool {
+        self.instances.contains(instance)
+            || self.cluster.placement(instance).is_some()
+            || self.lost_plain(instance).is_some()
+            || self.queue.contains(instance)
+            || self.pending.has(instance)
     }
 
     /// The node that keeps the output of the latest run of an instance that is on no node. In this order: the lost node

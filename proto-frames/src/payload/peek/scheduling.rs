@@ -57,6 +57,7 @@ fn direct(scheduling: &mut Scheduling, key: &str, what: &Found<'_>) -> Option<()
             scheduling.on_node_loss = std::str::from_utf8(text).ok()?.into();
         }
         ("time_limit", Found::Text(text)) => scheduling.time_limit = Some(parsed(text)?),
+        ("split_output", Found::Bool(split)) => scheduling.split_output = *split,
         ("image", Found::Text(text)) => scheduling.image = owned(text)?,
         ("name", Found::Text(text)) => scheduling.name = owned(text)?,
         ("dry_run", Found::Bool(dry_run)) => scheduling.dry_run = *dry_run,

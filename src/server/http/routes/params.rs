@@ -1,5 +1,6 @@
 //! The parameters of the query string that routes take, each with what it means.
 
+use sched_model::OutputStream;
 use sched_model::output::MAX_TAIL_LINES;
 use sched_model::query::MAX_LIMIT;
 
@@ -268,5 +269,11 @@ pub(super) const READ: &[Param] = &[
         name: "follow",
         about: "Whether to go on with what is written until the instance ends.",
         kind: Kind::Flag,
+    },
+    Param {
+        name: "stream",
+        about: "Which stream, of an instance whose START has them kept apart. Without it, standard output, or both where they \
+                are kept together.",
+        kind: Kind::OneOf(OutputStream::KNOWN),
     },
 ];
