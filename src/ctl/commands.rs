@@ -8,6 +8,7 @@
 //! A command gets a [`Context`] and returns how it ended. It prints results itself; errors are printed by the caller,
 //! from [`CommandError::lines`]. Nothing here ends the process.
 
+pub mod collect;
 pub mod configure;
 mod confirm;
 pub mod context;
@@ -24,6 +25,7 @@ pub mod listing;
 pub mod logs;
 pub mod nodes;
 pub mod reload;
+pub mod results;
 pub mod sections;
 pub mod set;
 pub mod start;
@@ -160,7 +162,7 @@ impl CommandError {
             Self::Client(ClientError::NoName { .. }) | Self::Resolve(_) => Exit::NotFound,
             Self::StartFile(_) | Self::Usage(_) => Exit::Usage,
             Self::NoOutput(part) => match part.failure {
-                OutputFailure::NoInstance => Exit::NotFound,
+                OutputFailure::NoInstance | OutputFailure::NoFile => Exit::NotFound,
                 OutputFailure::Timeout => Exit::Timeout,
                 _ => Exit::Refused,
             },
@@ -314,11 +316,15 @@ async fn carry_out(
         SessionCommand::Status => status::status(&mut context).await,
         SessionCommand::Reload(args) => reload::reload(&mut context, &args).await,
         SessionCommand::Logs(args) => logs::logs(&mut context, &args).await,
+        SessionCommand::Collect(args) => collect::collect(&mut context, &args).await,
         SessionCommand::Evacuate(args) => nodes::evacuate(&mut context, &args).await,
         SessionCommand::Restore(args) => nodes::restore(&mut context, &args).await,
         SessionCommand::Wait(args) => wait::wait(&mut context, &args).await,
-        SessionCommand::Instance(InstanceCommand::Forget { instances }) => {
-            instances::forget(&mut context, &instances).await
+        SessionCommand::Instance(InstanceCommand::Forget(args)) if args.data => {
+            results::forget(&mut context, &args).await
+        }
+        SessionCommand::Instance(InstanceCommand::Forget(args)) => {
+            instances::forget(&mut context, &args.instances).await
         }
         SessionCommand::Node(NodeCommand::Label(args)) => {
             sections::node(&mut context, "labels", &args).await

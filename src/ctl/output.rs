@@ -23,6 +23,9 @@ pub struct Output<'a> {
 /// What empties a terminal's screen and begins at its top.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
+/// What begins a terminal's line again, and empties it.
+const REPLACE: &str = "\r\u{1b}[K";
+
 /// What makes a terminal show a text in bold green.
 const GREEN: &str = "\u{1b}[1;32m";
 
@@ -168,6 +171,26 @@ impl<'a> Output<'a> {
     /// The system's.
     pub fn remark(&mut self, line: &Printable) -> io::Result<()> {
         writeln!(self.err, "ciaoctl: {line}")
+    }
+
+    /// Shows how far something is, in place of what was shown so last, if standard error is a terminal.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn progress(&mut self, line: &Printable) -> io::Result<()> {
+        if !io::stderr().is_terminal() {
+            return Ok(());
+        }
+        write!(self.err, "{REPLACE}{line}")?;
+        self.err.flush()
+    }
+
+    /// Takes away what was shown so.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn end_progress(&mut self) -> io::Result<()> {
+        self.progress(&Printable::default())
     }
 
     /// Whether standard output is a terminal.

@@ -49,6 +49,7 @@ mod priorities;
 mod program;
 mod queueing;
 mod renewal;
+mod results;
 mod retries;
 mod sets;
 mod silence;

@@ -110,6 +110,9 @@ pub struct HistoryArgs {
     /// Which ends are listed.
     #[command(flatten)]
     pub ends: EndArgs,
+    /// Whole UUIDs instead of their beginnings
+    #[arg(long, conflicts_with = "instance", help_heading = "Without INSTANCE")]
+    pub full: bool,
     /// No line with the columns' names
     #[arg(long)]
     pub no_headers: bool,
@@ -118,7 +121,7 @@ pub struct HistoryArgs {
     pub output: Option<HistoryFormat>,
 }
 
-/// Which ends `ciaoctl history` lists.
+/// Which ends `ciaoctl history` lists, and `ciaoctl collect` fetches.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Without INSTANCE")]
 pub struct EndArgs {
@@ -147,9 +150,6 @@ pub struct EndArgs {
     /// No more than so many, the latest
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "instance")]
     pub limit: Option<u32>,
-    /// Whole UUIDs instead of their beginnings
-    #[arg(long, conflicts_with = "instance")]
-    pub full: bool,
 }
 
 /// Reads a length of time as people write it, for the wire.

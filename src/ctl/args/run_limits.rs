@@ -71,6 +71,9 @@ pub struct RunLimitArgs {
     /// :failed in any other way; repeatable
     #[arg(long, value_name = "INSTANCE[:END]", value_parser = after)]
     pub after: Vec<After>,
+    /// Keep its standard error apart from its standard output, for logs --stdout and --stderr
+    #[arg(long)]
+    pub split_output: bool,
 }
 
 impl RunLimitArgs {
@@ -83,6 +86,7 @@ impl RunLimitArgs {
             restart: self.restart(),
             retry: self.retry(),
             after: self.after.clone(),
+            split_output: self.split_output,
             ..scheduling.unwrap_or_default()
         };
         (all != Scheduling::default()).then_some(all)

@@ -169,7 +169,7 @@ fn print(
         HistoryFormat::Table | HistoryFormat::Wide => {
             let style = Style {
                 headers: !args.no_headers,
-                full_ids: args.ends.full,
+                full_ids: args.full,
                 width: context
                     .out
                     .width()
@@ -201,7 +201,7 @@ fn print(
 }
 
 /// What is asked of the scheduler.
-fn filter(args: &EndArgs) -> Result<EndFilter, CommandError> {
+pub(super) fn filter(args: &EndArgs) -> Result<EndFilter, CommandError> {
     let (now, zone) = (Timestamp::now(), TimeZone::system());
     let since_ms = args
         .since
@@ -316,7 +316,7 @@ fn time(ms: u64) -> String {
 }
 
 /// The same object as a row of `GET /v1/history`: what is not known is left out.
-fn json_of(row: &EndedRun) -> Value {
+pub(super) fn json_of(row: &EndedRun) -> Value {
     let mut object = Map::new();
     for (key, value) in CSV.iter().zip(values(row)) {
         let is_always = ["number", "instance_uuid", "outcome", "ended_at_ms"].contains(key);
