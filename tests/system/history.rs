@@ -320,3 +320,90 @@ async fn without_a_state_directory_ends_are_listed_from_memory_which_is_said() {
     let wrong = http.get("/v1/history?after=x").await.problem();
     assert_eq!((wrong.0, &*wrong.1), (400, "invalid_parameter"));
 }
+
+#[tokio::test]
+async fn ends_have_the_labels_of_their_starts_and_who_asked_for_them_and_are_found_by_both() {
+    let mut cluster = cluster(true, &[]).await;
+    let sleeping = "--mem 16 --cpus 1 --wait=running";
+    let apollo = "--label project=apollo --label step=1";
+    let deleted = cluster
+        .run(&format!("{sleeping} {apollo}"), "exec sleep 1000")
+        .await;
+    let stopped = cluster
+        .run(
+            &format!("{sleeping} --label project=gemini"),
+            "exec sleep 1000",
+        )
+        .await;
+    let managed = cluster
+        .run(
+            &format!("{sleeping} {apollo} --relocate"),
+            "exec sleep 1000",
+        )
+        .await;
+    let itself = cluster
+        .run("--mem 16 --cpus 1 --label project=apollo", "exit 0")
+        .await;
+    cluster.until_gone(&itself).await;
+    for line in [
+        format!("delete --wait {deleted}"),
+        format!("stop --wait {stopped}"),
+    ] {
+        let ran = cluster.ctl(&line).await;
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+    let http = cluster.site.http(cluster.scheduler(), Role::OPERATOR).await;
+    let path = format!("/v1/instances/{managed}?wait=1m");
+    http.send("DELETE", &path, "").await.ok(200);
+    cluster.until_gone(&managed).await;
+    // What is restored knows it too.
+    cluster.crash_scheduler().await;
+    cluster.ready(&NODES).await;
+
+    let ids = |ends: &Value| {
+        let rows = ends["ends"].as_array().unwrap().iter();
+        let mut ids: Vec<String> = rows
+            .map(|it| it["instance_uuid"].as_str().unwrap().to_owned())
+            .collect();
+        ids.sort();
+        ids
+    };
+    let of = |expected: &[&String]| {
+        let mut ids: Vec<String> = expected.iter().map(|&id| id.clone()).collect();
+        ids.sort();
+        ids
+    };
+    for (options, expected) in [
+        ("--label project=apollo", &[&deleted, &managed, &itself][..]),
+        ("--label project=apollo --label step", &[&deleted, &managed]),
+        ("--label project", &[&deleted, &stopped, &managed, &itself]),
+        ("--label step=2", &[]),
+        ("--by operator*", &[&deleted, &stopped, &managed]),
+        ("--by nobody", &[]),
+    ] {
+        let ends = listed(&cluster, options).await;
+        assert_eq!(ids(&ends), of(expected), "{options}: {ends}");
+    }
+    let ends = listed(&cluster, "--label project=apollo").await;
+    for end in ends["ends"].as_array().unwrap() {
+        let by = end["by"].as_str();
+        let is_by_itself = end["instance_uuid"] == *itself;
+        assert_eq!(by.is_none(), is_by_itself, "{end}");
+        assert!(by.is_none_or(|by| by.starts_with("operator ")), "{end}");
+        assert_eq!(end["labels"]["project"], "apollo", "{end}");
+    }
+    let http = cluster.site.http(cluster.scheduler(), Role::VIEWER).await;
+    let rows = over_http(&http, "&labels=project%3Dapollo,step&by=operator*").await;
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    let csv = cluster.ctl("history -o csv --label step").await.out;
+    assert!(csv.contains(",project=apollo step=1"), "{csv}");
+    let table = cluster.ctl("history --label project=gemini").await.out;
+    assert!(table.contains("by operator"), "{table}");
+    let wrong = cluster
+        .ctl("run --mem 16 --cpus 1 --label a=b=c -- true")
+        .await;
+    assert!(
+        wrong.code == Some(1) && wrong.err.contains("labels"),
+        "{wrong:?}"
+    );
+}

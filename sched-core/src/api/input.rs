@@ -121,7 +121,7 @@ pub enum Departure {
 }
 
 /// Who a new peer is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
     /// Its UUID.
     pub uuid: Uuid,
@@ -137,6 +137,8 @@ pub struct Hello {
     pub address: Option<SocketAddr>,
     /// The SHA-256 of its certificate: sessions with the same one have shares together. `None` within the process.
     pub certificate: Option<[u8; 32]>,
+    /// The subject of its certificate, for people.
+    pub subject: Option<ShortText>,
 }
 
 impl Hello {
@@ -151,6 +153,7 @@ impl Hello {
             certificate_ends_s: None,
             address: None,
             certificate: None,
+            subject: None,
         }
     }
 }

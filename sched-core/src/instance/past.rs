@@ -81,6 +81,7 @@ impl Instances {
     /// Notes a run that is over, with what its instance is called and runs.
     pub(crate) fn note_run(&mut self, mut run: Run) {
         self.name_run(&mut run);
+        run.set_ended_by(self.take_ended_by(run.instance()));
         self.past.note(run);
     }
 
@@ -88,6 +89,7 @@ impl Instances {
     /// the latest run.
     pub(crate) fn note_whole_run(&mut self, node: Uuid, mut run: Run) {
         self.name_run(&mut run);
+        run.set_ended_by(self.take_ended_by(run.instance()));
         self.past.note_whole(node, run);
     }
 

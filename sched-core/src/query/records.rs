@@ -141,6 +141,7 @@ impl Sight<'_> {
             ran_on: run.numbers().node(),
             earlier_runs: run.numbers().earlier().to_vec(),
             facts: run.facts().map(facts_record),
+            by: run.by().map(|by| by.as_str().into()),
             history: run.events().map(|it| self.event_record(&it)).collect(),
         }
     }
@@ -326,5 +327,6 @@ fn facts_record(facts: &EndFacts) -> FactsRecord {
         cpu_ms: facts.cpu_ms,
         output_bytes: facts.output_bytes,
         restarts: facts.restarts,
+        labels: facts.labels.clone(),
     }
 }

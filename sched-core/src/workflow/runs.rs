@@ -203,7 +203,8 @@ impl Scheduler {
         let run = run
             .called(&record.name, &record.program)
             .of_tenant(record.tenant.as_deref().map(TenantId::new).as_ref())
-            .not_started(failed);
+            .not_started(failed)
+            .restored_by(record.by.as_deref());
         let numbers = RunNumbers::restored(record.run, record.ran_on, record.earlier_runs);
         let ended = record.ended_ms.map(|at_ms| self.clock.instant_of(at_ms));
         let mut run = run.numbered(numbers, ended);
@@ -227,5 +228,6 @@ fn facts_of(record: &FactsRecord) -> EndFacts {
         restarts: record.restarts,
         time_used_ms: None,
         program: String::new(),
+        labels: record.labels.clone(),
     }
 }

@@ -147,6 +147,17 @@ pub struct EndArgs {
     /// beginning of it
     #[arg(long, value_name = "PROGRAM", conflicts_with = "instance")]
     pub program: Option<String>,
+    /// Only what these ended by command: role and subject of a certificate, or with a * at the end the beginning of that, or
+    /// behind a * a part of it
+    #[arg(long, value_name = "WHO", conflicts_with = "instance")]
+    pub by: Option<String>,
+    /// Only what has this label: KEY=VALUE, or KEY for any value; repeatable: all must be there
+    #[arg(
+        long = "label",
+        value_name = "KEY[=VALUE]",
+        conflicts_with = "instance"
+    )]
+    pub labels: Vec<String>,
     /// No more than so many, the latest
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "instance")]
     pub limit: Option<u32>,

@@ -38,6 +38,8 @@ const CSV: &[&str] = &[
     "peak_kib",
     "cpu_ms",
     "output_bytes",
+    "by",
+    "labels",
 ];
 
 /// Lists ends.
@@ -219,6 +221,8 @@ pub(super) fn filter(args: &EndArgs) -> Result<EndFilter, CommandError> {
         name: text(&args.name),
         program: text(&args.program),
         instance: String::new(),
+        by: text(&args.by),
+        labels: args.labels.clone(),
     })
 }
 
@@ -293,9 +297,13 @@ fn how(row: &EndedRun) -> String {
         "" => how_it_exited(row.exit_code),
         reason => format!("not started: {reason}"),
     };
+    let by = match &*row.by {
+        "" => String::new(),
+        by => format!("; by {by}"),
+    };
     match &*row.detail {
-        "" => how,
-        detail => format!("{how}; {detail}"),
+        "" => format!("{how}{by}"),
+        detail => format!("{how}{by}; {detail}"),
     }
 }
 
@@ -320,7 +328,7 @@ pub(super) fn json_of(row: &EndedRun) -> Value {
     let mut object = Map::new();
     for (key, value) in CSV.iter().zip(values(row)) {
         let is_always = ["number", "instance_uuid", "outcome", "ended_at_ms"].contains(key);
-        let is_empty = value.is_null() || value == "" || value == 0;
+        let is_empty = value.is_null() || value == "" || value == 0 || value == json!({});
         // The count of restarts alone is left out at 0; other figures say that they are 0.
         if is_always || !is_empty || value == 0 && *key != "restarts" {
             object.insert((*key).to_owned(), value);
@@ -330,7 +338,7 @@ pub(super) fn json_of(row: &EndedRun) -> Value {
 }
 
 /// The values of [`CSV`].
-fn values(row: &EndedRun) -> [Value; 20] {
+fn values(row: &EndedRun) -> [Value; 22] {
     [
         row.number.into(),
         (*row.instance_uuid).into(),
@@ -352,6 +360,8 @@ fn values(row: &EndedRun) -> [Value; 20] {
         row.peak_kib.into(),
         row.cpu_ms.into(),
         row.output_bytes.into(),
+        (*row.by).into(),
+        row.labels.clone().into_iter().collect(),
     ]
 }
 
@@ -363,6 +373,13 @@ fn csv_line(row: &EndedRun) -> String {
             format!("\"{}\"", text.replace('"', "\"\""))
         }
         Value::String(text) => text,
+        Value::Object(labels) => {
+            let labels: Vec<String> = labels
+                .iter()
+                .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+                .collect();
+            labels.join(" ")
+        }
         other => other.to_string(),
     };
     values(row).map(field).join(",")

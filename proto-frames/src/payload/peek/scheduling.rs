@@ -18,6 +18,9 @@ pub(super) fn found(scheduling: &mut Scheduling, at: &Place<'_>, what: &Found<'_
         ("resources", Found::Int(amount)) => {
             scheduling.resources.insert(at.key.to_owned(), *amount);
         }
+        ("labels", Found::Text(text)) => {
+            scheduling.labels.insert(at.key.to_owned(), owned(text)?);
+        }
         ("group", what) => {
             in_group(scheduling.group.get_or_insert_default(), at.key, what)?;
         }

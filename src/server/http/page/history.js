@@ -26,6 +26,10 @@ function how(row) {
   return row.exit_code < 0 ? `signal ${-row.exit_code}` : `status ${row.exit_code}`;
 }
 
+function labels(row) {
+  return Object.entries(row.labels ?? {}).map(([key, value]) => `${key}=${value}`).join(" ");
+}
+
 function day(ms) {
   return `${new Date(ms).toLocaleDateString("en-CA")} ${clock(ms)}`;
 }
@@ -44,6 +48,8 @@ const COLUMNS = [
   { title: "Peak", right: true, fold: true, value: (row) => row.peak_kib ?? -1, show: (row) => mib(row.peak_kib === undefined ? undefined : Math.ceil(row.peak_kib / 1024)) },
   { title: "Node", name: true, value: (row) => row.hostname ?? "", show: (row) => (row.node_uuid ? linkTo("nodes", row.node_uuid, row.hostname || shortId(row.node_uuid)) : "–") },
   { title: "Program", name: true, fold: true, value: (row) => row.program ?? "", show: (row) => row.program ?? "" },
+  { title: "By", long: true, fold: true, value: (row) => row.by ?? "", show: (row) => row.by ?? "" },
+  { title: "Labels", long: true, fold: true, value: labels, show: labels },
   { title: "Why", long: true, fold: true, value: (row) => row.detail ?? "", show: (row) => row.detail ?? "" },
 ];
 

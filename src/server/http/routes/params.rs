@@ -224,6 +224,16 @@ pub(super) const HISTORY: &[Param] = &[
         about: "Only ends of this instance.",
         kind: Kind::Text,
     },
+    Param {
+        name: "by",
+        about: "Only what these ended by command: all of `by`, or with a `*` at the end its beginning, or behind a `*` a part of it.",
+        kind: Kind::Text,
+    },
+    Param {
+        name: "labels",
+        about: "Only what has all of these labels: KEY=VALUE, or KEY for any value, separated by commas.",
+        kind: Kind::Text,
+    },
 ];
 
 /// Parameters of `GET /v1/events`. Those that narrow the stream must all hold.

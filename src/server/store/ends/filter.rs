@@ -20,6 +20,9 @@ pub(in crate::server) struct Wanted<'a> {
     name: Pattern<'a>,
     program: Pattern<'a>,
     instance: Option<Id<'a>>,
+    by: Pattern<'a>,
+    /// Keys, and the values that they must have, if any.
+    labels: Vec<(&'a str, Option<&'a str>)>,
 }
 
 #[derive(Debug)]
@@ -33,6 +36,7 @@ enum Pattern<'a> {
     Any,
     Is(&'a str),
     Begins(&'a str),
+    Has(&'a str),
 }
 
 impl<'a> Wanted<'a> {
@@ -56,6 +60,8 @@ impl<'a> Wanted<'a> {
             name: Pattern::new(&filter.name),
             program: Pattern::new(&filter.program),
             instance: id(&filter.instance),
+            by: Pattern::new_part(&filter.by),
+            labels: filter.labels.iter().map(|it| label(it)).collect(),
         })
     }
 
@@ -83,6 +89,19 @@ impl<'a> Wanted<'a> {
             && self.node.as_ref().is_none_or(is_on)
             && self.name.meets(row.name)
             && self.program.meets_program(row.program)
+            && self.by.meets(row.by)
+            && self.labels.iter().all(|(key, value)| {
+                row.labels()
+                    .any(|(has, is)| has == *key && value.is_none_or(|value| value == is))
+            })
+    }
+}
+
+/// A label that is wanted: `KEY=VALUE`, or `KEY`.
+fn label(text: &str) -> (&str, Option<&str>) {
+    match text.split_once('=') {
+        Some((key, value)) => (key, Some(value)),
+        None => (text, None),
     }
 }
 
@@ -117,11 +136,20 @@ impl<'a> Pattern<'a> {
         }
     }
 
+    /// The same; behind a `*` stands a part of the text.
+    fn new_part(text: &'a str) -> Self {
+        match text.strip_prefix('*') {
+            Some(part) => Self::Has(part.strip_suffix('*').unwrap_or(part)),
+            None => Self::new(text),
+        }
+    }
+
     fn meets(&self, text: &str) -> bool {
         match self {
             Self::Any => true,
             Self::Is(whole) => text == *whole,
             Self::Begins(beginning) => text.starts_with(beginning),
+            Self::Has(part) => text.contains(part),
         }
     }
 
@@ -187,6 +215,32 @@ mod tests {
             let wanted = Wanted::new(&filter, 0).unwrap();
             assert_eq!(wanted.admits(&row), expected, "{key} {value}");
         }
+    }
+
+    #[test]
+    fn who_ended_it_is_wanted_by_a_part_and_all_labels_that_are_named_must_be_there() {
+        let row = EndRow {
+            by: "operator CN=alice",
+            labels: "project=apollo\nrun=7\n".into(),
+            ..EndRow::default()
+        };
+        let admits = |by: &str, labels: &[&str]| {
+            let filter = EndFilter {
+                by: by.to_owned(),
+                labels: labels.iter().map(|&it| it.to_owned()).collect(),
+                ..EndFilter::default()
+            };
+            Wanted::new(&filter, 0).unwrap().admits(&row)
+        };
+        for by in ["", "operator CN=alice", "operator*", "*alice", "*CN=a*"] {
+            assert!(admits(by, &[]), "{by}");
+        }
+        for by in ["alice", "controller*", "*bob"] {
+            assert!(!admits(by, &[]), "{by}");
+        }
+        assert!(admits("", &["run=7", "project"]));
+        assert!(!admits("", &["run=7", "project=gemini"]));
+        assert!(!admits("", &["owner"]));
     }
 
     #[test]

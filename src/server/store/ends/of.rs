@@ -1,8 +1,10 @@
 //! An end as it is kept, of a run that the core says is over.
 
+use std::borrow::Cow;
+
 use proto_frames::payload::EndOutcome;
 
-use super::row::{EndRow, Id, UNKNOWN};
+use super::row::{self, EndRow, Id, UNKNOWN};
 use sched_core::{Cause, RunRecord};
 
 /// The words of the events that matter here ([`sched_model::PhaseName`]).
@@ -47,6 +49,10 @@ pub(in crate::server) fn row_of(run: &RunRecord) -> EndRow<'_> {
         peak_kib: facts.and_then(|facts| facts.peak_kib),
         cpu_ms: facts.and_then(|facts| facts.cpu_ms),
         output_bytes: facts.and_then(|facts| facts.output_bytes),
+        by: run.by.as_deref().unwrap_or_default(),
+        labels: facts.map_or(Cow::Borrowed(""), |facts| {
+            row::labels_of(&facts.labels).into()
+        }),
     }
 }
 

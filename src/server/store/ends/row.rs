@@ -9,6 +9,9 @@
 //! Tags are added and never given another meaning; one that is not known is passed over. Times but that of the end are how
 //! much earlier something was, so that most take two or three bytes. A usual end without labels has about 150 bytes.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use proto_frames::Uuid;
 use proto_frames::payload::{EndOutcome, EndedRun};
 
@@ -40,6 +43,22 @@ pub(in crate::server) struct EndRow<'a> {
     pub(in crate::server) peak_kib: Option<u64>,
     pub(in crate::server) cpu_ms: Option<u64>,
     pub(in crate::server) output_bytes: Option<u64>,
+    /// Who asked for its end; empty where nobody did, or that is not known.
+    pub(in crate::server) by: &'a str,
+    /// Its labels, a line `KEY=VALUE` each ([`labels_of`]).
+    pub(in crate::server) labels: Cow<'a, str>,
+}
+
+/// Labels as they are kept. One that would not be a line is left out: the scheduler takes none, and its launcher has put it
+/// there.
+pub(super) fn labels_of(labels: &BTreeMap<String, String>) -> String {
+    let is_line = |text: &str| !text.contains(char::is_control);
+    let lines = labels
+        .iter()
+        .filter(|(key, value)| is_line(key) && is_line(value) && !key.contains('='));
+    lines
+        .map(|(key, value)| format!("{key}={value}\n"))
+        .collect()
 }
 
 /// An identifier: mostly a UUID, which takes half as much in its own form.
@@ -116,6 +135,8 @@ mod text {
     pub(super) const PROGRAM: u8 = 0x88;
     pub(super) const FAILED: u8 = 0x89;
     pub(super) const DETAIL: u8 = 0x8a;
+    pub(super) const BY: u8 = 0x8b;
+    pub(super) const LABELS: u8 = 0x8c;
 }
 
 /// The word for an outcome that is not known ([`EndOutcome::Unknown`]).
@@ -154,6 +175,8 @@ impl<'a> EndRow<'a> {
         out.bytes(text::PROGRAM, self.program.as_bytes());
         out.bytes(text::FAILED, self.failed.as_bytes());
         out.bytes(text::DETAIL, self.detail.as_bytes());
+        out.bytes(text::BY, self.by.as_bytes());
+        out.bytes(text::LABELS, self.labels.as_bytes());
         out.0
     }
 
@@ -214,6 +237,8 @@ impl<'a> EndRow<'a> {
             text::PROGRAM => self.program = text()?,
             text::FAILED => self.failed = text()?,
             text::DETAIL => self.detail = text()?,
+            text::BY => self.by = text()?,
+            text::LABELS => self.labels = text()?.into(),
             _ => {}
         }
         Some(())
@@ -243,7 +268,17 @@ impl<'a> EndRow<'a> {
             peak_kib: self.peak_kib,
             cpu_ms: self.cpu_ms,
             output_bytes: self.output_bytes,
+            by: self.by.to_owned(),
+            labels: self
+                .labels()
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect(),
         }
+    }
+
+    /// Its labels.
+    pub(super) fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.labels.lines().filter_map(|line| line.split_once('='))
     }
 }
 
@@ -357,6 +392,8 @@ mod tests {
             peak_kib: Some(8_388_608),
             cpu_ms: Some(51_000_000),
             output_bytes: Some(1 << 30),
+            by: "",
+            labels: Cow::Borrowed(""),
         }
     }
 
@@ -367,6 +404,27 @@ mod tests {
         assert_eq!(EndRow::decode(&bytes), Some(row));
         // With its key, which is a number of eight bytes.
         assert!(bytes.len() + 8 <= 300, "{} bytes", bytes.len());
+    }
+
+    #[test]
+    fn who_ended_it_and_its_labels_come_back() {
+        let labels = [("project", "apollo"), ("run", "7")];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let mut labels: BTreeMap<String, String> = labels.into();
+        let row = EndRow {
+            by: "operator CN=alice",
+            labels: labels_of(&labels).into(),
+            ..usual()
+        };
+        let bytes = row.encode();
+        let read = EndRow::decode(&bytes).unwrap();
+        assert_eq!(read, row);
+        let view = read.view(1);
+        assert_eq!((&*view.by, &view.labels), ("operator CN=alice", &labels));
+        // From a launcher that checks nothing.
+        labels.insert("a=b".to_owned(), "c".to_owned());
+        labels.insert("line".to_owned(), "d\nproject=other".to_owned());
+        assert_eq!(labels_of(&labels), "project=apollo\nrun=7\n");
     }
 
     #[test]
