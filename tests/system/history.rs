@@ -352,7 +352,10 @@ async fn ends_have_the_labels_of_their_starts_and_who_asked_for_them_and_are_fou
         let ran = cluster.ctl(&line).await;
         assert_eq!(ran.code, Some(0), "{ran:?}");
     }
-    let http = cluster.site.http(cluster.scheduler(), Role::OPERATOR).await;
+    let http = cluster
+        .site
+        .http(cluster.scheduler(), Role::CONTROLLER)
+        .await;
     let path = format!("/v1/instances/{managed}?wait=1m");
     http.send("DELETE", &path, "").await.ok(200);
     cluster.until_gone(&managed).await;

@@ -96,8 +96,10 @@ impl Scheduler {
                 self.send(id, Message::QueryResult(Box::new(page)));
             }
             Command::Watch(topics) => self.peers.subscribe(id, &topics),
-            Command::ReadOutput(read) => self.read_output(now, id, *read),
-            Command::DeleteOutput(delete) => self.delete_output(now, id, delete),
+            Command::ReadOutput(read) => self.read_output(now, id, *read, None),
+            Command::DeleteOutput(delete) => {
+                self.read_output(now, id, delete.as_read(), Some(delete));
+            }
             Command::Image(_) => self.act(Action::image(id, parcel)),
             Command::Configuration(_) => self.act(Action::configuration(id, parcel)),
             Command::Reload(reload) => self.act(Action::reload(id, reload)),

@@ -86,6 +86,8 @@ impl Known {
 pub(super) struct Names {
     abouts: Map<InstanceId, Known>,
     by_name: Map<(Option<TenantId>, Box<str>), InstanceId>,
+    /// Whether the end of any was asked for: most clusters' instances end by themselves, and are not looked up.
+    has_enders: bool,
     /// Entries that were left by the latest pruning.
     pruned_to: usize,
 }
@@ -125,11 +127,15 @@ impl Instances {
         if self.names.abouts.len() < MAX_NAMED || self.names.abouts.contains_key(instance) {
             let known = self.names.abouts.entry(instance.clone()).or_default();
             known.rest.get_or_insert_default().ended_by = Some(who);
+            self.names.has_enders = true;
         }
     }
 
     /// Who has asked for it, once: a later run of the instance ends by others.
     pub(super) fn take_ended_by(&mut self, instance: &InstanceId) -> Option<ShortText> {
+        if !self.names.has_enders {
+            return None;
+        }
         let known = self.names.abouts.get_mut(instance)?;
         known.rest.as_mut()?.ended_by.take()
     }

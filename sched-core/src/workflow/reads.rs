@@ -28,86 +28,36 @@ use crate::peers::session::Session;
 use crate::sight::Sight;
 
 impl Scheduler {
-    /// ReadOutput from a controller, operator or viewer: passes it on to the node's launcher under a number of the
-    /// scheduler, or answers that there is no output, with the reason: no such instance, too many reads, node not
-    /// connected, launcher too old.
-    pub(crate) fn read_output(&mut self, now: Instant, id: SessionId, request: ReadOutput) {
-        match self.begin_read(now, id, &request) {
-            Ok((read, session)) => {
-                let message = Message::ReadOutput(Box::new(ReadOutput { read, ..request }));
-                self.send(session, message);
-            }
-            Err(why) => self.fail_read(id, &request, why),
-        }
-    }
-
-    /// DeleteOutput from a controller or operator: passed on likewise, unless the instance is not over.
-    pub(crate) fn delete_output(&mut self, now: Instant, id: SessionId, delete: DeleteOutput) {
-        let request = delete.as_read();
-        let instance = InstanceId::new(&request.instance_uuid);
-        let begun = match self.sight().is_not_over(&instance) {
-            true => Err(Unread::NotOver),
-            false => self.node_of(&delete).and_then(|node| {
-                let needs = Capabilities::RESULTS;
-                let to = self.sight().node_to_read(&instance, node, needs)?;
-                self.begin_open(now, id, &request, to)
-            }),
+    /// ReadOutput from a controller, operator or viewer, or with `delete` DeleteOutput from a controller or operator: passes
+    /// it on to the node's launcher under a number of the scheduler, or answers that there is no output, with the reason:
+    /// no such instance, too many reads, node not connected, launcher too old; or nothing to delete, of what is not over.
+    pub(crate) fn read_output(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        request: ReadOutput,
+        delete: Option<DeleteOutput>,
+    ) {
+        let to = match &delete {
+            Some(delete) => self.sight().node_to_delete_on(delete),
+            None => self.sight().node_to_read_for(id, &request),
         };
+        let certificate = self.peers.get(id).and_then(Session::certificate);
+        let begun = to.and_then(|(key, session)| {
+            let reads = self.peers.reads_mut();
+            let begun = reads.begin(now, (id, certificate), key, request.clone());
+            Ok((begun.map_err(Unread::Busy)?, session))
+        });
         match begun {
             Ok((read, session)) => {
-                let message = Message::DeleteOutput(DeleteOutput { read, ..delete });
+                let message = match delete {
+                    Some(delete) => Message::DeleteOutput(DeleteOutput { read, ..delete }),
+                    None => Message::ReadOutput(Box::new(ReadOutput { read, ..request })),
+                };
                 self.send(session, message);
             }
             Err(why) => self.fail_read(id, &request, why),
         }
-    }
-
-    /// The node that a DeleteOutput names, if it does.
-    fn node_of(&self, delete: &DeleteOutput) -> Result<Option<NodeKey>, Unread> {
-        if delete.node_uuid.is_empty() {
-            return Ok(None);
-        }
-        let uuid = canonical_uuid(&delete.node_uuid).unwrap_or_default();
-        let key = self.cluster.by_uuid(uuid);
-        key.map(Some).ok_or_else(|| self.sight().away(uuid))
-    }
-
-    /// Under which number which launcher is asked for a chunk.
-    fn begin_read(
-        &mut self,
-        now: Instant,
-        id: SessionId,
-        request: &ReadOutput,
-    ) -> Result<(u64, SessionId), Unread> {
-        let is_file = !request.file.is_empty();
-        let may_read_files = |session: &Session| {
-            let files = Role::CONTROLLER | Role::OPERATOR;
-            session.role().intersects(files)
-        };
-        if is_file && !self.peers.get(id).is_some_and(may_read_files) {
-            return Err(Unread::NotPermitted);
-        }
-        let needs = match is_file || !request.stream.as_str().is_empty() {
-            true => Capabilities::RESULTS,
-            false => Capabilities::OUTPUT,
-        };
-        let instance = InstanceId::new(&request.instance_uuid);
-        let to = self.sight().node_to_read(&instance, None, needs)?;
-        self.begin_open(now, id, request, to)
-    }
-
-    /// The same of this node and session of it.
-    fn begin_open(
-        &mut self,
-        now: Instant,
-        id: SessionId,
-        request: &ReadOutput,
-        (key, session): (NodeKey, SessionId),
-    ) -> Result<(u64, SessionId), Unread> {
-        let certificate = self.peers.get(id).and_then(Session::certificate);
-        let reads = self.peers.reads_mut();
-        let begun = reads.begin(now, (id, certificate), key, request.clone());
-        Ok((begun.map_err(Unread::Busy)?, session))
     }
 
     /// A launcher's answer. It goes to the asker byte for byte. Dropped unless this node was asked under this number
@@ -149,6 +99,44 @@ impl Scheduler {
 }
 
 impl Sight<'_> {
+    /// The node whose launcher is asked for this, for this peer.
+    fn node_to_read_for(
+        &self,
+        id: SessionId,
+        request: &ReadOutput,
+    ) -> Result<(NodeKey, SessionId), Unread> {
+        let is_file = !request.file.is_empty();
+        let may_read_files = |session: &Session| {
+            let files = Role::CONTROLLER | Role::OPERATOR;
+            session.role().intersects(files)
+        };
+        if is_file && !self.peers.get(id).is_some_and(may_read_files) {
+            return Err(Unread::NotPermitted);
+        }
+        let needs = match is_file || !request.stream.as_str().is_empty() {
+            true => Capabilities::RESULTS,
+            false => Capabilities::OUTPUT,
+        };
+        self.node_to_read(&InstanceId::new(&request.instance_uuid), None, needs)
+    }
+
+    /// The node whose launcher is to delete what an instance has left, if that is over.
+    fn node_to_delete_on(&self, delete: &DeleteOutput) -> Result<(NodeKey, SessionId), Unread> {
+        let instance = InstanceId::new(&delete.instance_uuid);
+        if self.is_not_over(&instance) {
+            return Err(Unread::NotOver);
+        }
+        let named = match &*delete.node_uuid {
+            "" => None,
+            named => {
+                let uuid = canonical_uuid(named).unwrap_or_default();
+                let key = self.cluster.by_uuid(uuid);
+                Some(key.ok_or_else(|| self.away(uuid))?)
+            }
+        };
+        self.node_to_read(&instance, named, Capabilities::RESULTS)
+    }
+
     /// The node whose launcher has the output of an instance, or this one, and its session.
     fn node_to_read(
         &self,

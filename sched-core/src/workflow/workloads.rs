@@ -38,7 +38,9 @@ impl Scheduler {
         remains: Remains,
     ) {
         self.cancel_pending(&target.instance);
-        self.note_ended_by(id, &target.instance);
+        if let Some(who) = self.sight().who_ends(id, &target.instance) {
+            self.instances.note_ended_by(&target.instance, who);
+        }
         if let Some(key) = self.cluster.placement(&target.instance) {
             let mut ledger = self.cluster.ledger_mut(key);
             ledger.set_remains(&target.instance, remains);
@@ -56,16 +58,6 @@ impl Scheduler {
             );
         }
         self.forward_to_named_node(id, parcel, target, None);
-    }
-
-    /// Notes who asks for the end of an instance, if it is there.
-    pub(crate) fn note_ended_by(&mut self, id: SessionId, instance: &InstanceId) {
-        let is_there = self.cluster.placement(instance).is_some()
-            || self.instances.contains(instance)
-            || self.sight().is_plain_of_lost(instance);
-        if let Some(session) = self.peers.get(id).filter(|_| is_there) {
-            self.instances.note_ended_by(instance, session.who());
-        }
     }
 
     /// Forwards a DELETE, or with `volume` an AttachVolume, of an instance that is not managed to the node that the

@@ -29,7 +29,7 @@ use tokio::sync::mpsc;
 use super::limits::MAX_ANSWERS;
 use super::problem::Problem;
 use crate::net::budget::{Budget, Pace};
-use crate::server::connection_limit::CertificateId;
+use crate::net::identity::PeerIdentity;
 use crate::server::hub::{Door, Hub};
 use crate::server::wire;
 use sched_core::{CommandName, Input, InstanceId, Message, Sent, SessionId};
@@ -91,19 +91,15 @@ pub(super) struct Waiter {
 impl Caller {
     /// Opens a session in this role, under a random UUID, of a client with this certificate. The core knows of it when this returns. Called by
     /// `Connection::caller`, which has derived the role from the certificate.
-    pub(super) fn new(
-        hub: &Arc<Hub>,
-        role: Role,
-        (certificate, subject): (CertificateId, &str),
-    ) -> Self {
+    pub(super) fn new(hub: &Arc<Hub>, role: Role, identity: &PeerIdentity) -> Self {
         let uuid = Uuid::new_v4();
         let answers = Arc::new(Answers {
-            subject: subject.to_owned(),
+            subject: identity.subject.clone(),
             budget: Budget::new(hub.limits.controller_budget, Pace::Budget),
             open: Mutex::default(),
         });
         let door = Arc::clone(&answers) as Arc<dyn Door>;
-        let session = hub.open_door((uuid, role), Some(certificate), door);
+        let session = hub.open_door((uuid, role), Some(identity.fingerprint), door);
         Self {
             hub: Arc::clone(hub),
             uuid,

@@ -209,13 +209,9 @@ impl Connection {
             true => Role::OPERATOR,
             false => Role::VIEWER,
         };
-        let caller = self.caller.get_or_init(|| {
-            Caller::new(
-                &app.hub,
-                role,
-                (self.identity.fingerprint, &self.identity.subject),
-            )
-        });
+        let caller = self
+            .caller
+            .get_or_init(|| Caller::new(&app.hub, role, &self.identity));
         let ready = poll_fn(|cx| caller.budget().poll_ready(cx));
         match timeout(BUDGET_DEADLINE, ready).await {
             Ok(()) => Ok(caller),

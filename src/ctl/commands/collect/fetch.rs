@@ -1,7 +1,7 @@
 //! What is fetched of one instance, request by request; where it is put, and what of it is there already.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -359,8 +359,7 @@ impl Fetch {
             self.part = Some((File::create(self.part_path(name))?, 0));
         }
         if let Some((file, written)) = &mut self.part {
-            file.write_all(data)?;
-            *written += data.len() as u64;
+            *written += io::copy(&mut &*data, file)?;
         }
         self.bytes += data.len() as u64;
         Ok(())
