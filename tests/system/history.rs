@@ -236,9 +236,7 @@ async fn ends_are_listed_by_what_is_asked_with_what_each_has_used() {
         ("", 2),
         ("--since 2h", 2),
         ("--since all --until 1h", 0),
-        ("--since all --until now", 2),
         ("--until 1960-01-01", 0),
-        ("--since all --until 100y", 0),
         ("--state succeeded", 1),
         ("--state oom", 0),
         ("--program /bin/sh*", 2),
@@ -321,9 +319,8 @@ async fn without_a_state_directory_ends_are_listed_from_memory_which_is_said() {
     assert_eq!((wrong.0, &*wrong.1), (400, "invalid_parameter"));
 }
 
-#[tokio::test]
-async fn ends_have_the_labels_of_their_starts_and_who_asked_for_them_and_are_found_by_both() {
-    let mut cluster = cluster(true, &[]).await;
+/// Instances with labels: deleted by `ciaoctl`, stopped, deleted over HTTP, and one that ended by itself.
+async fn ended_in_four_ways(cluster: &Cluster) -> [String; 4] {
     let sleeping = "--mem 16 --cpus 1 --wait=running";
     let apollo = "--label project=apollo --label step=1";
     let deleted = cluster
@@ -359,6 +356,13 @@ async fn ends_have_the_labels_of_their_starts_and_who_asked_for_them_and_are_fou
     let path = format!("/v1/instances/{managed}?wait=1m");
     http.send("DELETE", &path, "").await.ok(200);
     cluster.until_gone(&managed).await;
+    [deleted, stopped, managed, itself]
+}
+
+#[tokio::test]
+async fn ends_have_the_labels_of_their_starts_and_who_asked_for_them_and_are_found_by_both() {
+    let mut cluster = cluster(true, &[]).await;
+    let [deleted, stopped, managed, itself] = ended_in_four_ways(&cluster).await;
     // What is restored knows it too.
     cluster.crash_scheduler().await;
     cluster.ready(&NODES).await;
@@ -381,7 +385,7 @@ async fn ends_have_the_labels_of_their_starts_and_who_asked_for_them_and_are_fou
         ("--label project=apollo --label step", &[&deleted, &managed]),
         ("--label project", &[&deleted, &stopped, &managed, &itself]),
         ("--label step=2", &[]),
-        ("--by operator*", &[&deleted, &stopped, &managed]),
+        ("--by OPERATOR*", &[&deleted, &stopped, &managed]),
         ("--by nobody", &[]),
     ] {
         let ends = listed(&cluster, options).await;
@@ -392,21 +396,14 @@ async fn ends_have_the_labels_of_their_starts_and_who_asked_for_them_and_are_fou
         let by = end["by"].as_str();
         let is_by_itself = end["instance_uuid"] == *itself;
         assert_eq!(by.is_none(), is_by_itself, "{end}");
-        assert!(by.is_none_or(|by| by.starts_with("operator ")), "{end}");
+        assert!(by.is_none_or(|by| by.starts_with("OPERATOR ")), "{end}");
         assert_eq!(end["labels"]["project"], "apollo", "{end}");
     }
     let http = cluster.site.http(cluster.scheduler(), Role::VIEWER).await;
-    let rows = over_http(&http, "&labels=project%3Dapollo,step&by=operator*").await;
+    let rows = over_http(&http, "&labels=project%3Dapollo,step&by=OPERATOR*").await;
     assert_eq!(rows.len(), 2, "{rows:?}");
     let csv = cluster.ctl("history -o csv --label step").await.out;
     assert!(csv.contains(",project=apollo step=1"), "{csv}");
     let table = cluster.ctl("history --label project=gemini").await.out;
-    assert!(table.contains("by operator"), "{table}");
-    let wrong = cluster
-        .ctl("run --mem 16 --cpus 1 --label a=b=c -- true")
-        .await;
-    assert!(
-        wrong.code == Some(1) && wrong.err.contains("labels"),
-        "{wrong:?}"
-    );
+    assert!(table.contains("by OPERATOR"), "{table}");
 }
