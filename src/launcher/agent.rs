@@ -268,11 +268,9 @@ pub enum AgentAction {
     /// Start a workload again that has ended, in its directory and with what it was started with; answered as
     /// [`AgentAction::Spawn`].
     Respawn(Box<Respawn>),
-    /// Forget how the latest run of a workload ended, which is to be started again: what is found after this is of the next
-    /// run.
+    /// Forget how the latest run of a workload ended that is to be started again: what is found then is of the next.
     Clear(String),
-    /// Do not start a workload that has not been started, if that can be helped: it may wait for its image. Answered as its
-    /// [`AgentAction::Spawn`].
+    /// Do not start a workload, if that can be helped: it may wait for its image. Answered as [`AgentAction::Spawn`].
     Abandon(String),
     /// Ask the workload's processes to end; frozen ones go on. Given only between its start and its end.
     Terminate(String),
