@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
+#[path = "http/arrays.rs"]
+mod arrays;
 #[path = "common/certs.rs"]
 mod certs;
 #[path = "http/client.rs"]

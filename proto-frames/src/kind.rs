@@ -99,6 +99,9 @@ kinds! {
     /// A new cluster configuration, or the question what would come of it (added; answered by [`Kind::CONFIGURATION`];
     /// [`crate::payload::ConfigurationWrite`]).
     WRITE_CONFIGURATION = COMMAND, 0x4d, "WriteConfiguration";
+    /// Start an array, or run once more what did not succeed of one (added; answered by [`Kind::ARRAY_STATE`];
+    /// [`crate::payload::ArrayOrder`]).
+    START_ARRAY = COMMAND, 0x4e, "StartArray";
     /// Delete what an instance that is over has left on its node (added; from controllers and operators, and to launchers that
     /// announced `results`; answered by [`Kind::OUTPUT`]; [`crate::payload::DeleteOutput`]).
     DELETE_OUTPUT = COMMAND, 0x4f, "DeleteOutput";
@@ -209,6 +212,9 @@ kinds! {
     /// The cluster configuration, or what became of a new one (added; to the asker alone;
     /// [`crate::payload::ConfigurationAnswer`]).
     CONFIGURATION = EVENT, 0x4e, "Configuration";
+    /// How far an array is: answer to [`Kind::START_ARRAY`], and to those who watch instances when it begins and has ended
+    /// (added; [`crate::payload::ArrayView`]).
+    ARRAY_STATE = EVENT, 0x4f, "ArrayState";
     /// Answer to [`Kind::QUERY`], to the asker alone (added).
     QUERY_RESULT = EVENT, 0x50, "QueryResult";
     /// What came of reading all files again (added; answer to [`Kind::RELOAD`], and to native controllers and those who

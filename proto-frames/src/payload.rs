@@ -28,6 +28,7 @@ pub mod ready;
 pub mod requested_resources;
 pub mod similar;
 pub mod start;
+pub mod start_array;
 pub mod stats;
 pub mod tenant;
 pub mod trace_report;
@@ -69,6 +70,7 @@ pub use ready::{Network, Ready};
 pub use requested_resources::RequestedResource;
 pub use similar::similar;
 pub use start::{Networking, Requirements, Start, Storage};
+pub use start_array::ArrayOrder;
 pub use stats::{InstanceStat, InstanceState, Requested, Stats};
 pub use tenant::{TenantAdded, TenantRemoved};
 pub use trace_report::{TraceReport, TracedFrame, TracedNode};
@@ -77,24 +79,24 @@ pub use watch::Watch;
 pub use workloads::{Workload, Workloads};
 
 pub use sched_model::{
-    AffectedInstance, After, AfterEnd, AssignPublicIpFailure, AttachVolumeFailure,
-    AttachVolumeFailureReason, AttemptFailed, Backoff, Batch, CertificateView, CommandFailure,
-    CommandFailureReason, CommandRefused, ConditionView, ConfigurationFailure, ConfigurationPart,
-    ConfigurationSource, ConfigurationVersion, ControllerRole, ControllerStatus, ControllerView,
-    DecidedPlacement, Delete, DeleteFailure, DeleteFailureReason, DeleteImage, DeleteOutput,
-    Digest, DrainProgress, DrainState, EndFacts, EndFilter, EndOutcome, EndWhy, EndedRun,
-    EndsRecorded, Evacuate, EvacuateMode, Expression, ExpressionError, ExpressionProblem, Fault,
-    Group, GroupPolicy, HistoryRow, ImageFailure, ImageList, ImagePart, ImageRow, InstanceDeleted,
-    InstancePlaced, InstanceQueued, InstanceStateEvent, InstanceStopped, InstanceView,
-    LeaseRenewed, LifecycleCommand, ListImages, MAX_DEADLINE, Migrate, Near, NodeConnected,
-    NodeDisconnected, NodePressure, NodeType, NodeView, Number, OnNodeLoss, OutputFailure,
-    OutputPart, OutputRow, OutputStream, PayloadError, PayloadErrorKind, PhaseName,
+    AffectedInstance, After, AfterEnd, ArrayState, ArrayView, AssignPublicIpFailure,
+    AttachVolumeFailure, AttachVolumeFailureReason, AttemptFailed, Backoff, Batch, CertificateView,
+    CommandFailure, CommandFailureReason, CommandRefused, ConditionView, ConfigurationFailure,
+    ConfigurationPart, ConfigurationSource, ConfigurationVersion, ControllerRole, ControllerStatus,
+    ControllerView, DecidedPlacement, Delete, DeleteFailure, DeleteFailureReason, DeleteImage,
+    DeleteOutput, Digest, DrainProgress, DrainState, EndFacts, EndFilter, EndOutcome, EndWhy,
+    EndedRun, EndsRecorded, Evacuate, EvacuateMode, Expression, ExpressionError, ExpressionProblem,
+    Fault, Group, GroupPolicy, HistoryRow, ImageFailure, ImageList, ImagePart, ImageRow,
+    InstanceDeleted, InstancePlaced, InstanceQueued, InstanceStateEvent, InstanceStopped,
+    InstanceView, LeaseRenewed, LifecycleCommand, ListImages, MAX_DEADLINE, Migrate, Near,
+    NodeConnected, NodeDisconnected, NodePressure, NodeType, NodeView, Number, OnNodeLoss,
+    OutputFailure, OutputPart, OutputRow, OutputStream, PayloadError, PayloadErrorKind, PhaseName,
     PlacementDecision, PlacementState, Position, PressureState, Query, QueryKind, QueryResult,
     ReadConfiguration, ReadImage, ReadOutput, Reason, ReasonKind, RefusalReason, Reload,
     ReloadState, Reloaded, ReportReceived, RestartPolicy, RestartWhen, Restore, RestoreMode,
-    Resume, RetryOn, RetryPolicy, RunProgress, Scheduling, Snapshot, Span, StartFailure,
-    StartFailureReason, StatusView, Stop, StopSignal, StoreState, StoreView, Suspend, Test, Topic,
-    UNKNOWN, UnassignPublicIpFailure, UnmovableInstance, Update, Word, WriteConfiguration,
-    WriteImage, configuration, cut, drain_progress, evacuate, expression, identifier, image,
-    output, query, scheduling, span,
+    Resume, RetryOn, RetryPolicy, RunProgress, Scheduling, Snapshot, Span, StartArray,
+    StartFailure, StartFailureReason, StatusView, Stop, StopSignal, StoreState, StoreView, Suspend,
+    Test, Topic, UNKNOWN, UnassignPublicIpFailure, UnmovableInstance, Update, Word,
+    WriteConfiguration, WriteImage, array, configuration, cut, drain_progress, evacuate,
+    expression, identifier, image, output, query, scheduling, span,
 };

@@ -2,6 +2,7 @@
 
 pub(crate) mod action;
 pub(crate) mod affected;
+pub(crate) mod array;
 pub(crate) mod cause;
 pub(crate) mod clock;
 pub(crate) mod command;

@@ -54,6 +54,10 @@ pub struct Footprint {
     pub batches: usize,
     /// Payloads of those, in bytes.
     pub batch_bytes: usize,
+    /// Arrays, with those that have ended.
+    pub arrays: usize,
+    /// What they take, in bytes.
+    pub array_bytes: usize,
     /// Answers that operators wait for.
     pub answers: usize,
     /// Chunks of output that peers wait for.
@@ -108,6 +112,8 @@ impl Scheduler {
             unwritten: self.journal.unwritten(),
             batches,
             batch_bytes,
+            arrays: self.arrays.len(),
+            array_bytes: self.arrays.bytes(),
             answers: self.peers.answers(),
             reads: self.peers.reads().len(),
             outcomes,

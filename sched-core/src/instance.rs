@@ -47,6 +47,7 @@ use std::time::{Duration, Instant};
 
 use sched_model::{Group, Uuid};
 
+use crate::api::array::ElementId;
 use crate::api::cause::Cause;
 use crate::api::ids::{NodeKey, SessionId};
 use crate::api::start::{Demand, PlacedStart, StartRequest};
@@ -237,6 +238,11 @@ impl Instance {
     /// Its START, as it came; `None` where no one here started it, or it cannot be placed again.
     pub(crate) fn start(&self) -> Option<&PlacedStart> {
         self.terms.start.as_deref()
+    }
+
+    /// The element of an array that it is, if it is one.
+    pub(crate) fn element(&self) -> Option<ElementId> {
+        self.start()?.element()
     }
 
     /// How urgent it is, 0 to 100, higher first.

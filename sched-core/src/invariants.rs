@@ -4,7 +4,7 @@ use crate::Scheduler;
 use crate::api::ids::InstanceId;
 use crate::cluster::ledger::ClaimState;
 use crate::cluster::node::{Pool, Presence};
-use crate::instance::{Awaits, Placing, State, SuspendedBy};
+use crate::instance::{Awaits, Instance, Placing, State, SuspendedBy};
 use crate::queue::Purpose;
 use crate::sight::Sight;
 
@@ -33,7 +33,11 @@ impl Scheduler {
                 "{illegal} transitions of instances were refused that their lifecycle does not have"
             )
         })?;
+        ensure(self.arrays.is_consistent(), || {
+            "what is counted of arrays is not what their elements are".to_owned()
+        })?;
         let sight = self.sight();
+        sight.check_elements()?;
         sight.check_managed()?;
         sight.check_places()?;
         sight.check_starts_that_wait()?;
@@ -43,6 +47,30 @@ impl Scheduler {
 }
 
 impl Sight<'_> {
+    /// Elements that are live are managed instances, waiting as their states say, and no more of an array than may be.
+    fn check_elements(&self) -> Result<(), String> {
+        for array in self.arrays.latest_first(None) {
+            let mut live = 0;
+            for element in array.live() {
+                live += 1;
+                let managed = self.instances.get(&element.instance());
+                let is_it = |it: &&Instance| it.element() == Some(element);
+                let is_waiting = managed.filter(is_it).map(|it| it.state().is_waiting());
+                ensure(is_waiting == Some(array.is_queued(element.index)), || {
+                    format!("{element:?} is live, and not as its instance is")
+                })?;
+            }
+            let most = array.running_max().unwrap_or(u32::MAX);
+            ensure(live <= most, || {
+                format!(
+                    "{live} elements of array {} are instances, and {most} may be",
+                    array.id()
+                )
+            })?;
+        }
+        Ok(())
+    }
+
     /// What moves has its room on both nodes, and nothing is claimed but for what moves or is on its way.
     fn check_moves(&self) -> Result<(), String> {
         for (instance, managed) in self.instances.iter() {

@@ -35,6 +35,10 @@ pub(crate) struct Journal {
     bindings: IndexSet<Uuid>,
     /// Runs of instances that are over, by number.
     runs: BTreeSet<u64>,
+    /// Arrays that are new or forgotten.
+    arrays: IndexSet<Uuid>,
+    /// Arrays that have come further.
+    progress: IndexSet<Uuid>,
     claims: Claims,
     /// The latest change that was handed out.
     last: u64,
@@ -120,6 +124,21 @@ impl Journal {
         }
     }
 
+    /// Has an array put on disk, or what is there of it taken away.
+    pub(crate) fn note_array(&mut self, array: Uuid) {
+        if self.is_on {
+            self.arrays.insert(array);
+            self.progress.insert(array);
+        }
+    }
+
+    /// Has it put on disk how far an array is.
+    pub(crate) fn note_array_progress(&mut self, array: Uuid) {
+        if self.is_on {
+            self.progress.insert(array);
+        }
+    }
+
     /// Notes that something of an instance was found on disk.
     pub(crate) fn note_found(&mut self, instance: &InstanceId) {
         if self.is_on {
@@ -175,5 +194,6 @@ impl Journal {
             || !self.nodes.is_empty()
             || !self.bindings.is_empty()
             || !self.runs.is_empty()
+            || !self.progress.is_empty()
     }
 }

@@ -5,6 +5,7 @@
 //! [`Scheduler::poll_timeout`] says when time itself is an input. The same inputs and times give the same actions.
 
 mod api;
+mod arrays;
 #[cfg(feature = "test-support")]
 pub mod bench_support;
 mod cluster;
@@ -37,8 +38,9 @@ pub use api::action::{
     TargetedCommand,
 };
 pub use api::affected::{Affected, AffectedPlacement};
+pub use api::array::{ArrayStart, ElementId, ElementStart, Values};
 pub use api::cause::Cause;
-pub use api::command::{Command, ConfigurationCommand, ImageCommand, Target};
+pub use api::command::{ArrayCommand, Command, ConfigurationCommand, ImageCommand, Target};
 pub use api::condition::{CertificateHolder, Condition, EndingCertificate, Unwell};
 pub use api::config::{
     About, Accounting, CPU_RATIO, Config, IN_DOUBT_TIME, MAX_BINDINGS, MAX_INSTANCES_PER_NODE,
@@ -65,6 +67,7 @@ pub use api::refused::{RefusalCause, Refused};
 pub use api::report::{KeptRun, KeptRuns, Report, Workload};
 pub use api::sent::{CommandName, ReportName, Sent};
 pub use api::unread::{NamedNode, Unread};
+pub use arrays::{MAX_ARRAY_BYTES, MAX_ARRAYS, MAX_OPERATOR_ARRAY_BYTES, MAX_OPERATOR_ARRAYS};
 pub use cluster::absent::{MAX_ABSENT_NODES, MAX_HOSTNAME_LEN};
 pub use cluster::columns::{MAX_RESOURCE_NAMES, MAX_RESOURCES_PER_NODE};
 pub use cluster::node::{MAX_PARTS, MAX_VOLUMES_PER_NODE, NodeStatus};
@@ -92,8 +95,9 @@ pub use api::phase::{IllegalTransition, Phase};
 pub use api::pressure::{PressureNews, PressurePolicy};
 pub use api::provider::{Claimed, Constraint, Consumed, Having, Stock};
 pub use api::record::{
-    Attempt, BindingRecord, Change, ClaimRecord, ClaimsRecord, DrainRecord, EndsRecord, Event,
-    FactsRecord, InstanceRecord, Life, NodeRecord, Record, RecordKey, Restored, RunRecord, Ticket,
+    ArrayProgressRecord, ArrayRecord, Attempt, BindingRecord, Change, ClaimRecord, ClaimsRecord,
+    DrainRecord, EndsRecord, Event, FactsRecord, InstanceRecord, Life, NodeRecord, Record,
+    RecordKey, Restored, RunRecord, Ticket,
 };
 pub use api::resources::Resources;
 pub use api::rules::{

@@ -6,10 +6,11 @@
 //! bytes (`page`), and a client asks for the next with the cursor it was given. Causes stay data here; the server adds
 //! the sentences to the rows afterwards.
 //!
-//! Each kind of row has its file: `nodes`, `drains`, `instances` (and the queue), `history` (and runs that are over), `totals`,
+//! Each kind of row has its file: `arrays`, `nodes`, `drains`, `instances` (and the queue), `history` (and runs that are over), `totals`,
 //! `queue_totals`, `waiting` (why now), `conditions` (what is not well), `heartbeat`, `providers`, `trial` (what other rules
 //! would change). Nothing here changes what the scheduler decides.
 
+mod arrays;
 mod conditions;
 pub(crate) mod drains;
 mod heartbeat;
@@ -120,6 +121,7 @@ impl Sight<'_> {
                 result.cause.conditions = self.conditions(now);
                 result.status = Some(self.status_view(now));
             }
+            QueryKind::Arrays => self.query_arrays(query, &mut result),
             QueryKind::Queue => self.query_queue(now, query, &mut result),
             QueryKind::History => self.query_history(query, &mut result),
             QueryKind::Ended => self.query_ended(query, &mut result),

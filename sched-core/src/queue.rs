@@ -226,6 +226,13 @@ impl Queue {
         self.orders
     }
 
+    /// The first of so many orders that follow each other, one at least.
+    pub(crate) fn next_orders(&mut self, count: u32) -> u64 {
+        let first = self.next_order();
+        self.orders += u64::from(count.saturating_sub(1));
+        first
+    }
+
     /// Sees to it that later ones come behind this number.
     pub(crate) fn note_order(&mut self, order: u64) {
         self.orders = self.orders.max(order);

@@ -14,6 +14,7 @@ use crate::api::config::Config;
 use crate::api::ids::InstanceId;
 use crate::api::input::{ClusterConfiguration, Input};
 use crate::api::tally::{Reasons, Times};
+use crate::arrays::Arrays;
 use crate::cluster::Cluster;
 use crate::instance::Instances;
 use crate::journal::Journal;
@@ -57,6 +58,8 @@ pub struct Scheduler {
     pub(crate) sync: SnapshotSync<Shown>,
     /// STARTs that are on no node and not managed, each with what it waits for.
     pub(crate) pending: Pending,
+    /// Arrays, and how far each of their elements is.
+    pub(crate) arrays: Arrays,
     /// Totals for the metrics; nothing is decided by them.
     pub(crate) counters: Counters,
     /// When it was made, and how moments and unix time are converted.
@@ -136,6 +139,7 @@ impl Scheduler {
             journal,
             sync: SnapshotSync::default(),
             pending: Pending::default(),
+            arrays: Arrays::default(),
             counters: Counters::default(),
             clock,
             now,
@@ -213,6 +217,7 @@ impl Scheduler {
         self.note_changes();
         let has_work = self.journal.has_work(self.now)
             || self.queue.has_work()
+            || self.has_array_work()
             || self.cluster.has_stirred_drains();
         if has_work {
             self.finish_input();
@@ -231,7 +236,11 @@ impl Scheduler {
         /// the tick that is due at once (`Timer::Rest`).
         const MAX_ROUNDS: usize = 16;
         for _ in 0..MAX_ROUNDS {
-            let any = self.place_collected() | self.run_committed() | self.continue_drains();
+            let any = self.place_collected()
+                | self.run_committed()
+                | self.continue_drains()
+                | self.settle_elements()
+                | self.start_elements();
             if !self.serve_waiting(None) && !any {
                 break;
             }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use crate::Scheduler;
 use crate::api::clock::Clock;
 use crate::api::config::Config;
+use crate::arrays::Arrays;
 use crate::cluster::Cluster;
 use crate::instance::Instances;
 use crate::journal::Journal;
@@ -29,6 +30,7 @@ pub(crate) struct Sight<'a> {
     pub(crate) queue: &'a Queue,
     pub(crate) journal: &'a Journal,
     pub(crate) pending: &'a Pending,
+    pub(crate) arrays: &'a Arrays,
 }
 
 impl Scheduler {
@@ -47,6 +49,7 @@ impl Scheduler {
             queue: &self.queue,
             journal: &self.journal,
             pending: &self.pending,
+            arrays: &self.arrays,
         }
     }
 }

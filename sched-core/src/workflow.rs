@@ -11,6 +11,7 @@
 //! - What may be long is bounded by a named constant, and goes on in a tick that is due at once.
 
 pub(crate) mod absent;
+pub(crate) mod arrays;
 pub(crate) mod batches;
 pub(crate) mod commit;
 pub(crate) mod connections;

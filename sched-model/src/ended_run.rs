@@ -14,6 +14,10 @@ record! {
         instance_uuid: String as "instance_uuid",
         /// What it was called; empty for nothing.
         name: String as "name" unless empty,
+        /// The array that it was an element of; empty for none.
+        array_uuid: String as "array_uuid" unless empty,
+        /// Its index there.
+        index: Option<u64> as "index" unless empty,
         /// What it ran: the first words of its command, or its image.
         program: String as "program" unless empty,
         /// The tenant whose name that was.
@@ -79,6 +83,8 @@ record! {
         by: String as "by" unless empty,
         /// That have all of these labels: `KEY=VALUE`, or `KEY` for one of any value.
         labels: Vec<String> as "labels" unless empty,
+        /// Elements of the array of this UUID.
+        array: String as "array" unless empty,
     }
 }
 

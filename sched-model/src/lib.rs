@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod array;
 pub mod attach_volume_failure;
 pub mod command_failure;
 pub mod configuration;
@@ -56,6 +57,7 @@ pub mod value;
 
 mod declare;
 
+pub use array::{ArrayState, ArrayView, Indexes, StartArray};
 pub use attach_volume_failure::{AttachVolumeFailure, AttachVolumeFailureReason};
 pub use command_failure::{CommandFailure, CommandFailureReason, LifecycleCommand};
 pub use configuration::{

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::configuration::ConfigurationVersion;
-use crate::{EndFilter, EndedRun, Reason, RunProgress, record, words};
+use crate::{ArrayView, EndFilter, EndedRun, Reason, RunProgress, record, words};
 
 use crate::error::{Fault, PayloadError};
 
@@ -55,6 +55,8 @@ words! {
         /// Ends of instances on record, the latest first; `filter` says which. A page may have fewer than wanted, or none,
         /// and not be the last.
         Ends = "ends",
+        /// Arrays, the latest first.
+        Arrays = "arrays",
         /// The scheduler itself.
         Status = "status",
     }
@@ -89,6 +91,8 @@ record! {
         forgotten: Option<u64> as "forgotten" unless empty,
         /// What nodes keep of its runs that are over, where its history was asked for; on the last page.
         outputs: Vec<OutputRow> as "outputs" unless empty,
+        /// The arrays, where those were asked for, the latest first.
+        arrays: Vec<ArrayView> as "arrays" unless empty,
         /// The ends, where those on record were asked for, the latest first.
         ends: Vec<EndedRun> as "ends" unless empty,
         /// Where ends on record were asked for, whether they are in the scheduler's memory alone and end with it.
@@ -236,6 +240,10 @@ record! {
         /// Of one that has ended and has a name, the tenant whose name that was; empty where it had none, or that is not
         /// known.
         tenant: String as "tenant_uuid" unless empty,
+        /// The array that it is an element of; empty for none.
+        array_uuid: String as "array_uuid" unless empty,
+        /// Its index there.
+        array_index: Option<i64> as "array_index" unless empty,
         /// Its restarts and its time, where its START says anything about these.
         progress: Option<Box<RunProgress>> as "progress" unless empty,
         /// What it runs: the first words of its command, or its image; empty where that is not known.

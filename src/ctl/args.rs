@@ -11,6 +11,7 @@ use crate::ctl::selection;
 use crate::flags::{CrlExpired, at_least, duration, mebibytes};
 use crate::net::tls::TrustFiles;
 
+mod arrays;
 mod configure;
 mod images;
 mod lifecycle;
@@ -23,6 +24,7 @@ mod set;
 mod tools;
 mod web;
 
+pub use arrays::{ArrayArgs, ArrayListArgs, ArraySpec, RerunArgs};
 pub use configure::ConfigureArgs;
 pub use images::{ImagesArgs, ImagesCommand, PushArgs};
 pub use lifecycle::{
@@ -158,7 +160,7 @@ pub enum SessionCommand {
     /// Keep sets of instances of one START file: create, scale, update in order, delete
     #[command(subcommand)]
     Set(SetCommand),
-    /// Delete instances, by name, UUID, or a unique prefix of the UUID
+    /// Delete instances and arrays, by name, UUID, or a unique prefix of the UUID
     Delete(InstanceArgs),
     /// Stop instances on their node; controllers hear that they were stopped, as before a move, not deleted
     Stop(InstanceArgs),
@@ -180,8 +182,13 @@ pub enum SessionCommand {
     Uncordon(CordonArgs),
     /// Cordon a node and move its instances to others, those of high priority first
     Drain(DrainArgs),
-    /// Wait until instances have ended; the exit code says how, as that of run --wait
+    /// Wait until instances or arrays have ended; the exit code says how, as that of run --wait
     Wait(WaitArgs),
+    /// List the arrays, the latest first
+    #[command(mut_arg("matching", |it| it.help("Only those that are called so, or have a UUID that begins so")))]
+    Arrays(ArrayListArgs),
+    /// Run once more what did not succeed of an array
+    Rerun(RerunArgs),
     /// Manage instances whose nodes are lost, and what ended ones left
     #[command(subcommand)]
     Instance(InstanceCommand),
@@ -235,8 +242,8 @@ pub enum SessionCommand {
 /// `ciaoctl wait`.
 #[derive(Debug, Args)]
 pub struct WaitArgs {
-    /// Instances: names, UUIDs, or unique prefixes of UUIDs; also those that have ended, as far as the scheduler remembers
-    /// them
+    /// Instances and arrays: names, UUIDs, or unique prefixes of UUIDs; also those that have ended, as far as the scheduler
+    /// remembers them
     #[arg(required = true, value_name = "INSTANCE")]
     pub instances: Vec<String>,
     /// How long to try to connect again where the connection is lost; 0s = not at all
@@ -383,6 +390,9 @@ pub struct RunArgs {
     /// What else it is.
     #[command(flatten)]
     pub shape: ShapeArgs,
+    /// Whether it is one of many.
+    #[command(flatten)]
+    pub array: ArrayArgs,
     /// What to do with it.
     #[command(flatten)]
     pub submit: SubmitArgs,

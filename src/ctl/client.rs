@@ -12,15 +12,13 @@
 //! - other commands are answered only if they are refused. The client sends a query behind such a command: frames of
 //!   one connection are handled in order, so that a refusal comes before the result of that query.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
 use proto_frames::payload::{
-    ControllerView, Delete, EndFilter, Evacuate, HistoryRow, InstanceView, NodeView, OutputRow,
-    Payload, PlacementState, Query, QueryKind, QueryResult, Restore, StatusView, StoreView, Topic,
-    Watch,
+    Delete, EndFilter, Evacuate, Payload, Query, QueryKind, QueryResult, Restore, Topic, Watch,
 };
 use proto_frames::{Encoding, Frame, Kind, Role, Uuid};
 use tokio::time::Instant;
@@ -30,11 +28,13 @@ use crate::net::address::Endpoint;
 use crate::net::link::{self, Hello, LinkClosed, LinkReceiver, LinkSender, Timeouts};
 use crate::net::tls::{ClientFiles, LastRead, TrustFiles};
 
+mod arrays;
 mod configuration;
 mod ends;
 mod error;
 mod images;
 mod lifecycle;
+mod listing;
 mod on_record;
 mod output;
 mod reload;
@@ -45,6 +45,7 @@ pub use ends::Ended;
 pub use error::{ClientError, ConnectError, StartError};
 pub use images::{ImageError, PushDone, PushFile};
 pub use lifecycle::LifecycleOrder;
+pub use listing::Listing;
 
 /// Events kept while something else is waited for. The oldest go first; [`Client::missed`] counts them.
 ///
@@ -95,55 +96,6 @@ impl ClientConfig {
             cert: self.cert.clone(),
             trust: self.trust.clone(),
         }
-    }
-}
-
-/// Everything of a kind, as the scheduler sees it.
-///
-/// All pages of one query put together. Fields that the query did not ask for are empty.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Listing {
-    /// The nodes, if those were asked for.
-    pub nodes: Vec<NodeView>,
-    /// The instances, if those were asked for.
-    pub instances: Vec<InstanceView>,
-    /// The controllers and operators, if those were asked for.
-    pub controllers: Vec<ControllerView>,
-    /// How the scheduler's state directory is, if controllers were asked for and it says so.
-    pub store: Option<StoreView>,
-    /// How the scheduler is, if that was asked for.
-    pub status: Option<StatusView>,
-    /// What became of one instance, if that was asked for.
-    pub history: Vec<HistoryRow>,
-    /// Where nodes keep the output of its runs, if its history was asked for.
-    pub outputs: Vec<OutputRow>,
-    /// For how long none of the ends was forgotten, if those that have ended were asked for and the scheduler says so.
-    pub complete_for: Option<Duration>,
-    /// How many earlier ends the scheduler has forgotten, if those that have ended were asked for.
-    pub forgotten: u64,
-}
-
-impl Listing {
-    /// Leaves out the row of an instance on no node that a later page has on one, and that of a node that a later page
-    /// has as well: it was placed, or came back, while pages were read.
-    fn drop_superseded(&mut self) {
-        let mut later = HashSet::new();
-        let nodes = std::mem::take(&mut self.nodes).into_iter().rev();
-        self.nodes = nodes
-            .filter(|it| later.insert(it.node_uuid.clone()))
-            .collect();
-        self.nodes.reverse();
-        let is_on_none =
-            |it: &InstanceView| matches!(it.state, PlacementState::Waiting | PlacementState::Lost);
-        let placed = self.instances.iter().filter(|it| !is_on_none(it));
-        let placed: HashSet<String> = placed.map(|it| it.instance_uuid.clone()).collect();
-        self.instances
-            .retain(|it| !is_on_none(it) || !placed.contains(&it.instance_uuid));
-    }
-
-    /// Entries of all kinds.
-    fn len(&self) -> usize {
-        self.nodes.len() + self.instances.len() + self.controllers.len() + self.history.len()
     }
 }
 
@@ -433,6 +385,7 @@ impl Client {
             let page = self.ask(query).await?;
             listing.nodes.extend(page.nodes);
             listing.instances.extend(page.instances);
+            listing.arrays.extend(page.arrays);
             listing.controllers.extend(page.controllers);
             listing.store = page.store.or(listing.store);
             listing.status = page.status.or(listing.status);

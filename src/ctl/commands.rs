@@ -8,6 +8,7 @@
 //! A command gets a [`Context`] and returns how it ended. It prints results itself; errors are printed by the caller,
 //! from [`CommandError::lines`]. Nothing here ends the process.
 
+pub mod arrays;
 pub mod collect;
 pub mod configure;
 mod confirm;
@@ -257,6 +258,10 @@ pub async fn run(
     let requests = match &command {
         // Before connecting: a file or an option that cannot be used is not the scheduler's business.
         SessionCommand::Start(args) => start::read(args, &mut out)?,
+        SessionCommand::Run(args) if args.array.is_any() => {
+            arrays::make(args, "")?;
+            Vec::new()
+        }
         SessionCommand::Run(args) => start::make(args, "")?,
         SessionCommand::Explain(args) => explain::read(args, &mut out)?,
         _ => Vec::new(),
@@ -293,7 +298,10 @@ async fn carry_out(
     };
     match command {
         SessionCommand::Start(args) => start::submit(&mut context, requests, &args.submit).await,
+        SessionCommand::Run(args) if args.array.is_any() => arrays::run(&mut context, &args).await,
         SessionCommand::Run(args) => start::run(&mut context, &args).await,
+        SessionCommand::Arrays(args) => arrays::list(&mut context, &args).await,
+        SessionCommand::Rerun(args) => arrays::rerun(&mut context, &args).await,
         SessionCommand::Explain(args) => explain::explain(&mut context, &requests, &args).await,
         SessionCommand::Set(what) => set::set(&mut context, &what).await,
         SessionCommand::Delete(args) => {

@@ -11,7 +11,7 @@
 
 use proto_frames::payload::Reloaded;
 use proto_frames::payload::{
-    AttachVolumeFailure, CommandFailure, CommandRefused, ConcentratorInstanceAdded,
+    ArrayView, AttachVolumeFailure, CommandFailure, CommandRefused, ConcentratorInstanceAdded,
     ConfigurationAnswer, DeleteFailure, DrainProgress, ImageChunk, ImageList, InstanceDeleted,
     InstancePlaced, InstanceQueued, InstanceStateEvent, InstanceStopped, NodeConnected,
     NodeDisconnected, NodePressure, OutputChunk, Payload, PayloadError, PlacementDecision,
@@ -62,6 +62,8 @@ pub enum Event {
     Drain(Box<DrainProgress>),
     /// A node has become short of memory, is no longer, or an instance was moved away for it.
     Pressure(Box<NodePressure>),
+    /// How far an array is.
+    Array(Box<ArrayView>),
     /// The scheduler has read its files again, or has left it at a mistake in one.
     Reloaded(Box<Reloaded>),
     /// An instance could not be deleted.
@@ -147,6 +149,7 @@ impl Event {
             Kind::NODE_PRESSURE => {
                 NodePressure::decode(payload).map(|it| Self::Pressure(Box::new(it)))
             }
+            Kind::ARRAY_STATE => ArrayView::decode(payload).map(|it| Self::Array(Box::new(it))),
             Kind::RELOADED => Reloaded::decode(payload).map(|it| Self::Reloaded(Box::new(it))),
             Kind::DELETE_FAILURE => DeleteFailure::decode(payload).map(Self::DeleteFailure),
             Kind::ATTACH_VOLUME_FAILURE => {
@@ -218,6 +221,7 @@ impl Event {
             Self::DeleteFailure(e) => Some(&e.instance_uuid),
             Self::AttachVolumeFailure(e) => Some(&e.instance_uuid),
             Self::ConcentratorAdded(e) => Some(&e.instance_uuid),
+            Self::Array(e) => Some(&e.array_uuid),
             Self::Refused(e) => e.instance_uuid.as_deref(),
             _ => None,
         }

@@ -23,8 +23,8 @@ pub struct Output<'a> {
 /// What empties a terminal's screen and begins at its top.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
-/// What begins a terminal's line again, and empties it.
-const REPLACE: &str = "\r\u{1b}[K";
+/// What empties the rest of a terminal's line.
+const REST_OF_LINE: &str = "\u{1b}[K";
 
 /// What makes a terminal show a text in bold green.
 const GREEN: &str = "\u{1b}[1;32m";
@@ -157,6 +157,29 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// Prints a line in place of the one that this printed last, if standard output is a terminal.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn progress(&mut self, line: &Printable) -> io::Result<()> {
+        if self.is_terminal() {
+            write!(self.out, "\r{line}{REST_OF_LINE}")?;
+            self.out.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Takes away the line that [`Output::progress`] printed.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn end_progress(&mut self) -> io::Result<()> {
+        match self.is_terminal() {
+            true => write!(self.out, "\r{REST_OF_LINE}"),
+            false => Ok(()),
+        }
+    }
+
     /// Prints one of several documents for programs, on a line of its own.
     ///
     /// # Errors
@@ -171,26 +194,6 @@ impl<'a> Output<'a> {
     /// The system's.
     pub fn remark(&mut self, line: &Printable) -> io::Result<()> {
         writeln!(self.err, "ciaoctl: {line}")
-    }
-
-    /// Shows how far something is, in place of what was shown so last, if standard error is a terminal.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn progress(&mut self, line: &Printable) -> io::Result<()> {
-        if !io::stderr().is_terminal() {
-            return Ok(());
-        }
-        write!(self.err, "{REPLACE}{line}")?;
-        self.err.flush()
-    }
-
-    /// Takes away what was shown so.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn end_progress(&mut self) -> io::Result<()> {
-        self.progress(&Printable::default())
     }
 
     /// Whether standard output is a terminal.

@@ -32,6 +32,7 @@
 //! Every answer about the cluster says as `sequence` behind which event it holds, so that a client can read a list and
 //! then follow what changes without a gap.
 
+mod arrays;
 mod asking;
 mod call;
 mod caller;

@@ -41,6 +41,11 @@ fn restored((key, record): (RecordKey, Record)) -> Restored {
             .as_ref()
             .and_then(|payload| start(name, payload.clone(), instance.sender))
             .map(Box::new),
+        (RecordKey::Array(uuid), Record::Array(array)) => {
+            let end = usize::try_from(array.start_bytes).unwrap_or(usize::MAX);
+            let payload = array.payload.slice(..end.min(array.payload.len()));
+            start(&format!("array {uuid}"), payload, array.sender).map(Box::new)
+        }
         _ => None,
     };
     Restored { key, record, start }

@@ -168,7 +168,11 @@ fn word_change(change: &mut Change) {
         let history = match record {
             Record::Instance(record) => &mut record.history,
             Record::Run(record) => &mut record.history,
-            Record::Node(_) | Record::Binding(_) | Record::Claims(_) => continue,
+            Record::Node(_)
+            | Record::Binding(_)
+            | Record::Claims(_)
+            | Record::Array(_)
+            | Record::ArrayProgress(_) => continue,
         };
         for event in history {
             event.detail = short(&event.cause).into();

@@ -25,6 +25,7 @@
 //! A new kind of frame is added in [`kinds`] in both directions, in [`commands`] or [`reports`] as a reader, and in
 //! [`render`] if the scheduler sends it.
 
+mod arrays;
 mod changes;
 mod commands;
 mod ends;

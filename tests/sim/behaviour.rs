@@ -253,6 +253,8 @@ impl Behaviour {
                 RecordKey::Node(uuid) => (2, *uuid),
                 RecordKey::Binding(uuid) => (3, *uuid),
                 RecordKey::Claims(uuid) => (4, *uuid),
+                RecordKey::Array(uuid) => (5, *uuid),
+                RecordKey::ArrayProgress(uuid) => (6, *uuid),
                 // What is remembered for people alone.
                 RecordKey::Run(_) => continue,
             };

@@ -192,6 +192,8 @@ pub(crate) fn content(record: &Record) -> u64 {
         Record::Binding(it) => json(it),
         Record::Claims(it) => json(it),
         Record::Run(it) => json(it),
+        Record::Array(it) => json(it) ^ payload::hash(&it.payload).rotate_left(1),
+        Record::ArrayProgress(it) => json(it),
     }
 }
 

@@ -23,6 +23,7 @@ mod supervisors;
 #[path = "../common/words.rs"]
 mod words;
 
+mod arrays;
 mod configure;
 mod contexts;
 mod controllers;

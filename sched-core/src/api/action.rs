@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sched_model::{
-    AssignPublicIpFailure, AttachVolumeFailure, CommandFailure, ControllerStatus, Delete,
-    DeleteFailure, DeleteOutput, DrainProgress, EndsRecorded, InstanceDeleted, InstancePlaced,
-    InstanceQueued, InstanceStateEvent, LeaseRenewed, Migrate, NodeConnected, NodeDisconnected,
-    NodePressure, OutputPart, PlacementDecision, Query, QueryResult, ReadOutput, Reload, Reloaded,
-    ReportReceived, Resume, Snapshot, StartFailure, Suspend, UnassignPublicIpFailure, Update,
+    ArrayView, AssignPublicIpFailure, AttachVolumeFailure, CommandFailure, ControllerStatus,
+    Delete, DeleteFailure, DeleteOutput, DrainProgress, EndsRecorded, InstanceDeleted,
+    InstancePlaced, InstanceQueued, InstanceStateEvent, LeaseRenewed, Migrate, NodeConnected,
+    NodeDisconnected, NodePressure, OutputPart, PlacementDecision, Query, QueryResult, ReadOutput,
+    Reload, Reloaded, ReportReceived, Resume, Snapshot, StartFailure, Suspend,
+    UnassignPublicIpFailure, Update,
 };
 use sched_model::{Role, Uuid};
 
@@ -179,6 +180,8 @@ pub enum Message {
     InstanceStopped(InstanceId),
     /// A START waits for room (native encoding only).
     InstanceQueued(Box<Explained<InstanceQueued>>),
+    /// How far an array is: for who asked for it, and for those who watch instances (native encoding only).
+    ArrayState(Box<ArrayView>),
     /// What became of an instance that is managed (native encoding only).
     InstanceState(Box<Explained<InstanceStateEvent>>),
     /// How far a drain is (native encoding only).

@@ -7,6 +7,7 @@ use sched_model::{
     Topic, UnassignPublicIpFailure, Update,
 };
 
+use crate::api::array::ArrayStart;
 use crate::api::ids::InstanceId;
 use crate::api::input::NewConfiguration;
 use crate::api::sent::CommandName;
@@ -75,6 +76,8 @@ pub enum Command {
     Image(ImageCommand),
     /// Something about the versions of the cluster configuration, which are not the core's: it says who may ask.
     Configuration(ConfigurationCommand),
+    /// StartArray.
+    Array(ArrayCommand),
     /// RELOAD.
     Reload(Box<Reload>),
 }
@@ -86,6 +89,15 @@ pub enum ConfigurationCommand {
     Read,
     /// WriteConfiguration.
     Write,
+}
+
+/// What is to become of an array.
+#[derive(Debug)]
+pub enum ArrayCommand {
+    /// It is to be started.
+    Start(Box<ArrayStart>),
+    /// It is there, and what did not succeed of it is to run once more.
+    Rerun(InstanceId),
 }
 
 /// What is asked of the store of images.
@@ -129,6 +141,7 @@ impl Command {
             Self::Image(ImageCommand::List) => CommandName::ListImages,
             Self::Configuration(ConfigurationCommand::Read) => CommandName::ReadConfiguration,
             Self::Configuration(ConfigurationCommand::Write) => CommandName::WriteConfiguration,
+            Self::Array(_) => CommandName::StartArray,
             Self::Reload(_) => CommandName::Reload,
         }
     }
@@ -137,6 +150,8 @@ impl Command {
     pub(crate) fn instance(&self) -> Option<&InstanceId> {
         match self {
             Self::Start(request) => Some(&request.instance),
+            Self::Array(ArrayCommand::Start(new)) => Some(&new.start.request.instance),
+            Self::Array(ArrayCommand::Rerun(array)) => Some(array),
             Self::Delete(target)
             | Self::Stop(target)
             | Self::Forget(target)

@@ -108,6 +108,28 @@ pub enum Refusal {
     AsksForMore,
     /// Only so many instances were tried.
     OnlyTried(u32),
+    /// Another array of this UUID is there.
+    OtherArray,
+    /// There is no array of this UUID.
+    NoSuchArray,
+    /// Each element of an array is placed alone: it cannot be this.
+    NotInArray(&'static str),
+    /// Another array of its tenant that has not ended has the name that it asks for.
+    ArrayNameTaken {
+        /// The name.
+        name: Box<str>,
+        /// The other array.
+        other: Uuid,
+    },
+    /// As many arrays, or as many bytes of them, are kept as may be.
+    TooManyArrays {
+        /// Whether those of operators are too many.
+        of_operators: bool,
+        /// So many may be.
+        arrays: usize,
+        /// With so many bytes.
+        bytes: usize,
+    },
 }
 
 /// Why a command about an instance is not carried out.
@@ -189,7 +211,8 @@ impl Refusal {
             | Self::BatchComplete { batch: text, .. }
             | Self::BatchLost { batch: text, .. }
             | Self::BatchLate { batch: text, .. }
-            | Self::NameTaken { name: text, .. } => text.len(),
+            | Self::NameTaken { name: text, .. }
+            | Self::ArrayNameTaken { name: text, .. } => text.len(),
             Self::NoSuchFact { name, known, .. } => name.len() + known.len(),
             _ => 0,
         }

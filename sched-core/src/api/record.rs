@@ -40,6 +40,10 @@ pub enum RecordKey {
     Claims(Uuid),
     /// A run of an instance that is over, by its number among all: later ones have higher numbers.
     Run(u64),
+    /// An array, by its UUID.
+    Array(Uuid),
+    /// How far an array is, by its UUID: apart from what it is, because it changes with every element.
+    ArrayProgress(Uuid),
 }
 
 /// A record, of the kind that its key says.
@@ -55,6 +59,10 @@ pub enum Record {
     Claims(ClaimsRecord),
     /// A run of an instance that is over.
     Run(Box<RunRecord>),
+    /// An array.
+    Array(Box<ArrayRecord>),
+    /// How far an array is.
+    ArrayProgress(ArrayProgressRecord),
 }
 
 /// A record that was found at start.
@@ -64,7 +72,7 @@ pub struct Restored {
     pub key: RecordKey,
     /// The record.
     pub record: Record,
-    /// The START of an instance's record; `None` if it has no payload, or one that cannot be read any more.
+    /// The START of an instance's or an array's record; `None` if it has no payload, or one that cannot be read any more.
     pub start: Option<Box<RestoredStart>>,
 }
 
@@ -150,6 +158,54 @@ pub struct InstanceRecord {
     /// Whether an operator sent its START: what those take up has a limit of its own.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_operators: bool,
+    /// The array that it is an element of: its START is made from that of the array, and is not kept here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub array: Option<Uuid>,
+    /// Its index there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<u32>,
+}
+
+/// What is kept of an array, written once.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ArrayRecord {
+    /// The payload of the START of its elements, and behind it their values, one a line. The store keeps these bytes beside
+    /// the rest, as they are.
+    #[serde(skip)]
+    pub payload: Bytes,
+    /// How many of these bytes are the START.
+    pub start_bytes: u64,
+    /// The controller or operator that sent it.
+    pub sender: Uuid,
+    /// The indexes of its elements.
+    pub indexes: Box<str>,
+    /// How many of them may hold a claim at the same time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running_max: Option<u32>,
+    /// 0 (least) to 100.
+    pub priority: u8,
+    /// When it came, in unix milliseconds.
+    pub arrived_ms: u64,
+    /// Whether an operator sent it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_operators: bool,
+}
+
+/// How far an array is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ArrayProgressRecord {
+    /// The states of its elements in the order of their indexes: how many in a row, and a letter.
+    pub states: Box<str>,
+    /// The place in the queue of its first element.
+    pub order: u64,
+    /// Until when elements may wait to begin, in unix milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
+    /// When the last of them ended, in unix milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_ms: Option<u64>,
 }
 
 /// What an instance does, or is about to, when its record was written.
@@ -353,6 +409,9 @@ pub struct RunRecord {
     /// The number of its end on that node, where its launcher numbers them. Records of earlier versions lack it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<u64>,
+    /// Where it was an element of an array, its index; its UUID says which array. Records of earlier versions lack it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<u32>,
     /// Its number among the runs of the instance; 0 where that is not known, as in records of earlier versions.
     #[serde(skip_serializing_if = "is_zero")]
     pub run: u32,

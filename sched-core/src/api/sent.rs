@@ -52,6 +52,8 @@ names! {
     ReadConfiguration,
     /// WriteConfiguration.
     WriteConfiguration,
+    /// StartArray.
+    StartArray,
     /// RELOAD.
     Reload,
 }

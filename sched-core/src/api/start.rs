@@ -10,6 +10,7 @@ use std::sync::Arc;
 use sched_model::{OnNodeLoss, Scheduling, Span};
 use serde::{Deserialize, Serialize};
 
+use crate::api::array::{ElementId, ElementStart};
 use crate::api::content::Content;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::parcel::Parcel;
@@ -102,6 +103,12 @@ pub struct PlacedStart {
 }
 
 impl PlacedStart {
+    /// The element of an array that it starts, if it does.
+    pub(crate) fn element(&self) -> Option<ElementId> {
+        let element = self.changes.as_ref()?.element.as_ref()?;
+        Some(element.id)
+    }
+
     /// Makes it a restart, because its instance ran before: a launcher then takes up what is left of it instead of
     /// preparing it again. Does nothing where the START says so itself.
     pub(crate) fn set_restart(&mut self) {
@@ -174,6 +181,8 @@ pub struct StartChanges {
     pub demand: Option<Demand>,
     /// How much of its time limit it has used up on other nodes, in milliseconds; `None` where it has none, or none yet.
     pub time_used_ms: Option<u64>,
+    /// The element of an array that it starts: the payload is that of the whole array.
+    pub element: Option<Arc<ElementStart>>,
 }
 
 /// Amounts an instance asks for, in place of those of its START.

@@ -51,6 +51,10 @@ impl Scheduler {
                 };
                 self.start(now, Box::new(start));
             }
+            Command::Array(array) => self.array(id, array, parcel.origin),
+            Command::Delete(it) | Command::Stop(it) if self.arrays.has(&it.instance) => {
+                self.delete_array(id, &it.instance);
+            }
             Command::Delete(target) => self.delete(id, parcel, target, Remains::Nothing),
             Command::Stop(target) => self.delete(id, parcel, target, Remains::ForRestart),
             Command::Forget(target) => self.forget_lost(id, &target.instance),

@@ -57,7 +57,10 @@ impl Scheduler {
             Timer::LateBatches => self.fail_late_batches(now),
             Timer::Disk => self.disk_due(now, MAX_PER_TICK),
             Timer::Sweep => self.sweep(now),
-            Timer::QueueDeadlines => self.fail_late_waiters(now, MAX_PER_TICK),
+            Timer::QueueDeadlines => {
+                self.fail_late_waiters(now, MAX_PER_TICK);
+                self.end_late_arrays(now, MAX_PER_TICK);
+            }
             Timer::States => self.states_due(now, MAX_PER_TICK),
             Timer::Rest => {
                 self.sync_if_due();
@@ -73,6 +76,7 @@ impl Scheduler {
     /// Sets the timers of what components keep in their own order.
     pub(crate) fn set_timers(&mut self) {
         let is_rest = self.queue.has_work()
+            || self.has_array_work()
             || self.cluster.has_stirred_drains()
             || self.sync.is_page_due(&self.peers)
             || self.has_failures_to_send();
@@ -84,6 +88,7 @@ impl Scheduler {
         let timers = &mut self.timers;
         timers.follow(Kind::Disk, disk);
         timers.follow(Kind::States, self.instances.due());
+        let deadline = earlier(deadline, self.arrays.due());
         timers.follow(Kind::QueueDeadlines, deadline);
         timers.follow(Kind::Reservations, reservation);
         timers.follow(Kind::Sweep, sweep);

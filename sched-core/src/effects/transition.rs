@@ -132,6 +132,13 @@ impl Scheduler {
     /// An instance enters the state that an event leads to; the runs on its node are counted.
     fn enter(&mut self, instance: &InstanceId, state: State, effects: &Effects) {
         self.instances.enter(instance, state);
+        if !self.arrays.is_empty()
+            && let Some(managed) = self.instances.get(instance)
+            && let Some(element) = managed.element()
+        {
+            self.arrays
+                .set_queued(element, managed.state().is_waiting());
+        }
         if let (Some(run), Some(key), Some(managed)) =
             (effects.run, effects.node, self.instances.get_mut(instance))
         {
@@ -209,7 +216,12 @@ impl Scheduler {
             cause: cause.kept(),
             run: 0,
         };
+        let managed = self.instances.get(instance);
+        let element = managed.and_then(|managed| managed.element());
         self.instances.remove(instance, last);
+        if let Some(element) = element {
+            self.arrays.note_gone(element, self.instances.last_run());
+        }
         if let Some((node, hostname)) = place {
             self.instances
                 .amend_run(before, instance, |run| run.set_lost_on(node, hostname));

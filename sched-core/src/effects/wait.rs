@@ -32,7 +32,8 @@ impl Scheduler {
         let Some(managed) = self.instances.get(instance) else {
             return Ok(());
         };
-        if managed.has_run() {
+        // Of an array one at most waits that has not run: as many as there may be arrays.
+        if managed.has_run() || managed.element().is_some() {
             self.enqueue_unlimited(instance, query);
             return Ok(());
         }
@@ -41,7 +42,8 @@ impl Scheduler {
         self.queue.push(waiter)
     }
 
-    /// Puts an instance into the queue that has run, or that waited before a restart: also where the queue is full.
+    /// Puts an instance into the queue that has run, is an element of an array, or waited before a restart: also where the
+    /// queue is full.
     pub(crate) fn enqueue_unlimited(&mut self, instance: &InstanceId, query: &Query) {
         let Some(managed) = self.instances.get(instance) else {
             return;

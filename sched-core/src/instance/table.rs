@@ -236,7 +236,8 @@ impl Instances {
         self.indexes.move_in(instance, from, Indexed::default());
         let history = std::mem::take(&mut managed.history);
         let numbers = std::mem::take(&mut managed.runs);
-        let run = Run::managed(instance.clone(), numbers, at, history);
+        let index = managed.element().map(|element| element.index);
+        let run = Run::managed(instance.clone(), numbers, at, history).of_element(index);
         self.note_run(run);
         // A burst of instances does not hold its memory for good; below this it is not worth the copy.
         const SHRINK_ABOVE: usize = 4096;

@@ -22,6 +22,10 @@ pub(crate) enum Name {
     Run(u64),
     /// The claims on a node.
     Claims(Uuid),
+    /// An array.
+    Array(Uuid),
+    /// How far an array is.
+    ArrayProgress(Uuid),
 }
 
 impl Journal {
@@ -64,6 +68,10 @@ impl Journal {
         let names = instances.map(Name::Instance).chain(nodes.map(Name::Node));
         let names = names.chain(bindings.map(Name::Binding));
         let names = names.chain(runs.map(Name::Run));
+        let arrays = std::mem::take(&mut self.arrays).into_iter();
+        let progress = std::mem::take(&mut self.progress).into_iter();
+        let names = names.chain(arrays.map(Name::Array));
+        let names = names.chain(progress.map(Name::ArrayProgress));
         Some(names.chain(claims.into_iter().map(Name::Claims)))
     }
 

@@ -97,6 +97,7 @@ pub(crate) fn is_native_only(sent: Sent) -> bool {
                         | CommandName::Migrate
                         | CommandName::Update
                         | CommandName::WriteConfiguration
+                        | CommandName::StartArray
                 )
         }
         Sent::Report(name) => {

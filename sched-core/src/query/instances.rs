@@ -363,6 +363,11 @@ impl Sight<'_> {
         let row = InstanceView {
             age_s: now.saturating_duration_since(managed.arrived()).as_secs() as i64,
             priority: Some(i64::from(managed.priority())),
+            array_uuid: managed
+                .element()
+                .map(|it| it.array.to_string())
+                .unwrap_or_default(),
+            array_index: managed.element().map(|it| i64::from(it.index)),
             attempts: Some(attempts(managed)),
             life: managed.state().life_state().as_str().to_owned(),
             position: position.map(|position| position as u64),

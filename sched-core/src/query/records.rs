@@ -37,8 +37,14 @@ impl Sight<'_> {
                 managed.pinned(),
             ),
         };
+        let element = managed.element();
         Some(Record::Instance(Box::new(InstanceRecord {
-            payload: start.map(|start| start.parcel.payload.clone()),
+            // That of an element is its array's.
+            payload: start
+                .filter(|_| element.is_none())
+                .map(|start| start.parcel.payload.clone()),
+            array: element.map(|it| it.array),
+            index: element.map(|it| it.index),
             sender: start.map(|start| start.parcel.origin).unwrap_or_default(),
             priority: managed.priority(),
             life: life(managed.state()),
@@ -136,6 +142,7 @@ impl Sight<'_> {
             is_restart: run.unsent().is_some_and(|unsent| unsent.is_restart),
             exit_code: run.exit_code(),
             end: run.end(),
+            index: run.index(),
             run: run.numbers().latest(),
             ended_ms: run.reported_end().map(|at| self.clock.unix_ms(at)),
             ran_on: run.numbers().node(),

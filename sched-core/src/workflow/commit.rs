@@ -40,6 +40,11 @@ impl Scheduler {
                 }
                 Name::Run(number) => (RecordKey::Run(number), self.sight().run_record(number)),
                 Name::Claims(node) => (RecordKey::Claims(node), self.sight().claims_record(node)),
+                Name::Array(array) => (RecordKey::Array(array), self.sight().array_record(array)),
+                Name::ArrayProgress(array) => {
+                    let record = self.sight().array_progress_record(array);
+                    (RecordKey::ArrayProgress(array), record)
+                }
             });
         }
         let change = self.journal.hand_out(self.now, entries);

@@ -145,9 +145,11 @@ impl Sight<'_> {
     fn is_to_be_written(&self, command: &Command) -> bool {
         match command {
             Command::Delete(target) | Command::Stop(target) | Command::Forget(target) => {
-                self.is_here_alone(&target.instance)
+                self.is_here_alone(&target.instance) || self.array_of(&target.instance).is_some()
             }
-            Command::Migrate(_) | Command::Update(_) | Command::Restore(_) => true,
+            Command::Migrate(_) | Command::Update(_) | Command::Restore(_) | Command::Array(_) => {
+                true
+            }
             Command::Evacuate(it) => match it.mode {
                 EvacuateMode::Cordon
                 | EvacuateMode::Relocate

@@ -27,6 +27,8 @@ impl Scheduler {
         let start = start.into_start();
         let instance = start.request.instance.clone();
         self.end_managing(&instance, &Cause::Restarted);
+        let element = start.element();
+        let array = element.and_then(|it| self.arrays.get(it.array));
         let asked = start.request.scheduling.as_deref();
         let priority = asked.and_then(|asked| asked.priority);
         let queue = asked.and_then(|asked| asked.queue);
@@ -36,7 +38,10 @@ impl Scheduler {
         let is_to_restart = asked.is_some_and(|asked| asked.on_node_loss == OnNodeLoss::Restart);
         let terms = Terms {
             priority: priority.and_then(|it| u8::try_from(it).ok()),
-            waits_until: waits.map(|it| self.now + it),
+            waits_until: match array {
+                Some(array) => array.deadline(),
+                None => waits.map(|it| self.now + it),
+            },
             max_attempts: attempts.unwrap_or(USUAL_ATTEMPTS),
             relocates: asked.is_some_and(|asked| asked.relocate == Some(true))
                 || self.placement.policy().manages_all(),
@@ -44,10 +49,16 @@ impl Scheduler {
                 true => OnLoss::Restart,
                 false => OnLoss::Report,
             },
-            is_operators: self.peers.owner(start.sender) != Owner::Controllers,
+            is_operators: match array {
+                Some(array) => array.is_operators(),
+                None => self.peers.owner(start.sender) != Owner::Controllers,
+            },
             start: Some(start),
         };
-        let order = self.queue.next_order();
+        let order = match (element, array) {
+            (Some(element), Some(array)) => array.order_of(element.index),
+            _ => self.queue.next_order(),
+        };
         let runs = self.instances.numbers_after(&instance);
         let managed = Instance::started(terms, order, self.now).with_runs(runs);
         let place = self.instances.vacant(instance.clone())?;
@@ -55,7 +66,10 @@ impl Scheduler {
             self.note_illegal(illegal);
             return None;
         }
-        self.journal.note_kept(self.now, &instance);
+        if element.is_none() {
+            // The sender of an array has its answer: an element waits for the disk for as long as it takes.
+            self.journal.note_kept(self.now, &instance);
+        }
         Some(instance)
     }
 

@@ -400,6 +400,57 @@ impl Scheduler {
         self.copy_state(id, instance, PhaseName::Lost, Some(node), cause);
     }
 
+    /// Deletes a managed instance on the scheduler's own account, as part of something that was deleted: as DELETE of it
+    /// ([`Scheduler::delete_managed`]), but that no one waits for an answer about it.
+    pub(crate) fn delete_here(&mut self, instance: &InstanceId) {
+        let Some(managed) = self.instances.get(instance) else {
+            return;
+        };
+        match managed.state().clone() {
+            State::Seeking { .. } | State::Waiting { .. } => {
+                self.end_managing(instance, &Cause::Deleted);
+            }
+            State::Placing(Placing {
+                node, pending_on, ..
+            }) if !pending_on.is_given() => {
+                self.cluster.release(node, instance);
+                self.end_managing(instance, &Cause::Deleted);
+            }
+            State::Lost { until, .. } => {
+                let event = LifecycleEvent::Deleted { due: until };
+                self.transition(instance, event, &Cause::DeletedLost);
+            }
+            State::Migrating { from, .. } => {
+                let reason = CommandFailureReason::WrongState;
+                self.undo_move(instance, reason, &Cause::BeingDeleted);
+                self.end_on(from, instance);
+            }
+            State::Placing(Placing { node, .. })
+            | State::Running { node, .. }
+            | State::Suspending { node, .. }
+            | State::Suspended { node, .. }
+            | State::Resuming { node, .. }
+            | State::Updating { node, .. }
+            | State::Stopping { node, .. } => self.end_on(node, instance),
+        }
+    }
+
+    /// Has the launcher of its node end an instance and leave nothing of it; of a node that is lost, once it is back.
+    fn end_on(&mut self, key: NodeKey, instance: &InstanceId) {
+        let is_lost = self.cluster.session(key).is_none();
+        let due = self.now + COMMAND_TIME;
+        let (due, cause) = match is_lost {
+            true => (due + self.config.in_doubt_time, &Cause::DeletedLost),
+            false => (due, &Cause::Deleted),
+        };
+        if self.turn(instance, LifecycleEvent::Deleted { due }, cause, |_| {}) {
+            self.cluster
+                .ledger_mut(key)
+                .set_remains(instance, Remains::Nothing);
+            self.order_end(key, instance, Remains::Nothing);
+        }
+    }
+
     /// An instance that is on no node is deleted here.
     fn deleted_here(&mut self, id: SessionId, instance: &InstanceId) {
         self.end_managing(instance, &Cause::Deleted);

@@ -14,13 +14,17 @@ use sched_model::{OnNodeLoss, Span, StartFailureReason, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::Notice;
+use crate::api::array::{ElementId, Values};
 use crate::api::cause::Cause;
 use crate::api::config::LOST_TIME;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::api::record;
-use crate::api::record::{InstanceRecord, Life, Record, RecordKey, Restored};
+use crate::api::record::{
+    ArrayProgressRecord, ArrayRecord, InstanceRecord, Life, Record, RecordKey, Restored,
+};
 use crate::api::start::{PlacedStart, RestoredStart};
 use crate::api::text::ShortText;
+use crate::arrays::{Array, ElementState, NewArray, from_text};
 use crate::instance::tried::Tried;
 use crate::instance::{
     AfterLoss, Before, Instance, LateEffects, LifecycleEvent, Loss, OnLoss, RestoredPast,
@@ -38,6 +42,9 @@ impl Scheduler {
             (Record::Instance(record), _) => (0, record.order, record.arrived_ms),
             // In order of their numbers, each is put behind those before it at once.
             (Record::Run(_), RecordKey::Run(number)) => (0, 0, *number),
+            // Before the instances that are their elements.
+            (Record::Array(record), _) => (-2, 0, record.arrived_ms),
+            (Record::ArrayProgress(_), _) => (-1, 0, 0),
             // After the runs: what has ended is claimed no longer.
             (Record::Claims(_), _) => (1, 0, 0),
             _ => (0, 0, 0),
@@ -65,9 +72,16 @@ impl Scheduler {
                     self.restore_claims(uuid, record);
                 }
                 (RecordKey::Run(number), Record::Run(record)) => self.restore_run(number, *record),
+                (RecordKey::Array(array), Record::Array(record)) => {
+                    self.restore_array(array, &record, start);
+                }
+                (RecordKey::ArrayProgress(array), Record::ArrayProgress(record)) => {
+                    self.restore_array_progress(array, &record);
+                }
                 _ => {}
             }
         }
+        self.end_unknown_elements();
         if count > 0 {
             self.notice(Notice::Restored(count));
         }
@@ -87,7 +101,10 @@ impl Scheduler {
         record: InstanceRecord,
         start: Option<Box<RestoredStart>>,
     ) {
-        let start = start.map(|start| completed(placed(*start), &record));
+        let element = self.element_of(&record);
+        let start = start.map(|start| placed(*start));
+        let start = start.or_else(|| self.start_of_element(element?));
+        let start = start.map(|start| completed(start, &record));
         if record.batch.is_some() {
             if let Some(node) = record.node {
                 self.recovery.note_had(instance.clone(), node);
@@ -118,6 +135,9 @@ impl Scheduler {
         if let Err(illegal) = place.insert(LifecycleEvent::Restored(before), managed) {
             return self.note_illegal(illegal);
         }
+        if let Some(element) = element {
+            self.restore_element(element, waits);
+        }
         if !waits {
             return;
         }
@@ -125,6 +145,93 @@ impl Scheduler {
             return self.end_managing(instance, &Cause::StartUnreadable);
         };
         self.enqueue_unlimited(instance, &query);
+    }
+}
+
+/// Arrays, which are taken in before everything else: the records of their elements have no START of their own.
+impl Scheduler {
+    /// Restores an array of which nothing is known to have begun; how far it is comes behind it.
+    fn restore_array(&mut self, id: Uuid, record: &ArrayRecord, start: Option<Box<RestoredStart>>) {
+        let (Some(start), Ok(indexes)) = (start, record.indexes.parse()) else {
+            // What is there of it is of no use to anybody. Its elements that are instances stay as long as they run.
+            self.journal.note_array(id);
+            return;
+        };
+        let at = usize::try_from(record.start_bytes).unwrap_or(usize::MAX);
+        let values = record.payload.slice(at.min(record.payload.len())..);
+        let mut start = PlacedStart {
+            sender: SessionId(0),
+            request: start.request,
+            parcel: start.parcel,
+            changes: None,
+        };
+        self.sight().complete_array(&mut start);
+        let new = NewArray {
+            indexes,
+            running_max: record.running_max,
+            priority: record.priority,
+            is_operators: record.is_operators,
+            arrived: self.clock.instant_of(record.arrived_ms),
+            deadline: None,
+            values: Values::of_lines(values).unwrap_or_default(),
+            start,
+        };
+        self.arrays.insert(Array::new(id, 0, new));
+    }
+
+    /// Restores how far an array was.
+    fn restore_array_progress(&mut self, id: Uuid, record: &ArrayProgressRecord) {
+        let Some(array) = self.arrays.get(id) else {
+            self.journal.note_array_progress(id);
+            return;
+        };
+        let count = array.indexes().count();
+        let states = from_text(&record.states, count);
+        // What cannot be read may have run: none of it is started again.
+        let states = states.unwrap_or_else(|| vec![ElementState::Unknown; count as usize]);
+        let at = |ms: Option<u64>| ms.map(|ms| self.clock.instant_of(ms));
+        let moments = [at(record.deadline_ms), at(record.ended_ms)];
+        self.arrays
+            .change(id, |it| it.restore(states, record.order, moments));
+        self.queue.note_order(record.order + u64::from(count));
+    }
+
+    /// The element that a recorded instance is, if its array is there.
+    fn element_of(&self, record: &InstanceRecord) -> Option<ElementId> {
+        let (array, index) = (record.array?, record.index?);
+        let is_there = self.arrays.get(array)?.state(index).is_some();
+        is_there.then_some(ElementId { array, index })
+    }
+
+    /// The START of an element.
+    fn start_of_element(&self, element: ElementId) -> Option<PlacedStart> {
+        let array = self.arrays.get(element.array)?;
+        Some(array.start_of(element))
+    }
+
+    /// An element was an instance, which is restored, and waits for a node or not.
+    fn restore_element(&mut self, element: ElementId, waits: bool) {
+        self.arrays.change(element.array, |it| {
+            it.set(element.index, ElementState::Live);
+        });
+        self.arrays.set_queued(element, waits);
+    }
+
+    /// Elements of which it is recorded that they were instances, and no more, have ended nobody knows how: they are not
+    /// started again. Called once all is restored.
+    fn end_unknown_elements(&mut self) {
+        let arrays = self.arrays.latest_first(None);
+        let live = arrays.flat_map(Array::live);
+        let is_gone = |it: &ElementId| !self.instances.contains(&it.instance());
+        let gone: Vec<ElementId> = live.filter(is_gone).collect();
+        for element in gone {
+            let now = self.now;
+            self.arrays.change(element.array, |it| {
+                it.set(element.index, ElementState::Unknown);
+                it.end_if_over(now);
+            });
+            self.journal.note_array_progress(element.array);
+        }
     }
 }
 
@@ -217,7 +324,12 @@ fn begun_by_ms(record: &Record) -> Option<u64> {
         Record::Run(record) if record.history.len() > 1 => {
             record.history.first().map(|it| it.at_ms)
         }
-        Record::Run(_) | Record::Node(_) | Record::Binding(_) | Record::Claims(_) => None,
+        Record::Array(record) => Some(record.arrived_ms),
+        Record::Run(_)
+        | Record::Node(_)
+        | Record::Binding(_)
+        | Record::Claims(_)
+        | Record::ArrayProgress(_) => None,
     }
 }
 

@@ -202,6 +202,7 @@ impl Scheduler {
         let failed = record.failed.as_deref().map(StartFailureReason::from);
         let run = run
             .called(&record.name, &record.program)
+            .of_element(record.index)
             .of_tenant(record.tenant.as_deref().map(TenantId::new).as_ref())
             .not_started(failed)
             .restored_by(record.by.as_deref());

@@ -135,6 +135,10 @@ impl Scheduler {
                 Served::One => {
                     self.queue.ask_later(key, Begin::AtHead);
                     any = true;
+                    if self.arrays.has_ready() {
+                        // The next of its elements comes before who stands behind the array.
+                        break;
+                    }
                 }
                 Served::NoOne => {}
                 // It is served again after the others.

@@ -143,6 +143,9 @@ pub struct EndArgs {
     /// Only what was called so; with a * at the end, what it was called begins so
     #[arg(long, value_name = "NAME", conflicts_with = "instance")]
     pub name: Option<String>,
+    /// Only elements of this array, by name or UUID
+    #[arg(long, value_name = "ARRAY", conflicts_with = "instance")]
+    pub array: Option<String>,
     /// Only what ran this: the first word of the command, with or without directories, or all of it; with a * at the end, the
     /// beginning of it
     #[arg(long, value_name = "PROGRAM", conflicts_with = "instance")]

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use proto_frames::Uuid;
 use proto_frames::payload::{EndFilter, EndOutcome, EndedRun};
 use serde_json::{Map, Value, json};
 
 use crate::ctl::args::{EndArgs, HistoryArgs, HistoryFormat};
 use crate::ctl::commands::history::format;
-use crate::ctl::commands::{CommandError, Context};
+use crate::ctl::commands::{CommandError, Context, arrays};
 use crate::ctl::exit::Exit;
+use crate::ctl::resolve::ResolveError;
 use crate::ctl::status::how_it_exited;
 use crate::ctl::table::{Column, Columns, Row, Style, table};
 use crate::ctl::units::{UNKNOWN, mebibytes, span_of_ms};
@@ -21,6 +23,8 @@ const CSV: &[&str] = &[
     "number",
     "instance_uuid",
     "name",
+    "array_uuid",
+    "index",
     "program",
     "tenant_uuid",
     "node_uuid",
@@ -50,7 +54,10 @@ pub(super) async fn ends(
     context: &mut Context<'_>,
     args: &HistoryArgs,
 ) -> Result<Exit, CommandError> {
-    let filter = filter(&args.ends)?;
+    let mut filter = filter(&args.ends)?;
+    if let Some(name) = &args.ends.array {
+        filter.array = array_uuid(context, name).await?;
+    }
     let format = format(args, context.json);
     let mut listed = Listed::default();
     let mut left = args.ends.limit.map_or(usize::MAX, |limit| limit as usize);
@@ -223,7 +230,20 @@ pub(super) fn filter(args: &EndArgs) -> Result<EndFilter, CommandError> {
         instance: String::new(),
         by: text(&args.by),
         labels: args.labels.clone(),
+        array: String::new(),
     })
+}
+
+/// The UUID of an array. One that is forgotten is named by its whole UUID.
+async fn array_uuid(context: &mut Context<'_>, name: &str) -> Result<String, CommandError> {
+    match arrays::meant(&mut context.client, name).await? {
+        Some(array) => Ok(array.array_uuid),
+        None if name.parse::<Uuid>().is_ok() => Ok(name.to_owned()),
+        None => {
+            let (kind, name) = ("array", name.to_owned());
+            Err(ResolveError::NotFound { kind, name }.into())
+        }
+    }
 }
 
 /// A row of the list.
@@ -338,11 +358,13 @@ pub(super) fn json_of(row: &EndedRun) -> Value {
 }
 
 /// The values of [`CSV`].
-fn values(row: &EndedRun) -> [Value; 22] {
+fn values(row: &EndedRun) -> [Value; 24] {
     [
         row.number.into(),
         (*row.instance_uuid).into(),
         (*row.name).into(),
+        (*row.array_uuid).into(),
+        row.index.into(),
         (*row.program).into(),
         (*row.tenant).into(),
         (*row.node_uuid).into(),

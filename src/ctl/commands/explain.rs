@@ -8,12 +8,13 @@ use serde_json::{Value, json};
 
 use crate::ctl::args::{ExplainArgs, PlacementArgs};
 use crate::ctl::client::{Client, StartError};
-use crate::ctl::commands::{CommandError, Context, files, instances, nodes, start};
+use crate::ctl::commands::{CommandError, Context, arrays, files, instances, nodes, start};
 use crate::ctl::exit::Exit;
 use crate::ctl::explanation::{Explanation, Of, nearest_node, shortfall};
 use crate::ctl::output::Output;
-use crate::ctl::resolve::Candidate;
+use crate::ctl::resolve::{Candidate, ResolveError};
 use crate::ctl::start_file::{DryRun, StartRequest};
+use crate::printable::Printable;
 
 /// The name of a START that the command line describes.
 ///
@@ -91,7 +92,24 @@ pub async fn explain(
 /// # Errors
 /// [`CommandError`].
 async fn explain_instance(context: &mut Context<'_>, name: &str) -> Result<Exit, CommandError> {
-    let meant = instances::instance(&mut context.client, name).await?;
+    let meant = match instances::instance(&mut context.client, name).await {
+        Err(CommandError::Resolve(not_found @ ResolveError::NotFound { .. })) => {
+            match arrays::meant(&mut context.client, name).await? {
+                None => return Err(not_found.into()),
+                // What keeps the element that waits keeps the array.
+                Some(array) if !array.queued_instance_uuid.is_empty() => {
+                    let queued = &array.queued_instance_uuid;
+                    instances::instance(&mut context.client, queued).await?
+                }
+                Some(array) => {
+                    let line = arrays::why_not_queued(&array);
+                    context.out.line(&Printable::new(line))?;
+                    return Ok(Exit::Done);
+                }
+            }
+        }
+        found => found?,
+    };
     // Asked for by its whole UUID, it comes with all reasons.
     let uuid = &meant.instance_uuid;
     let listing = context

@@ -14,8 +14,8 @@
 use jiff::Timestamp;
 use proto_frames::Uuid;
 use proto_frames::payload::{
-    Delete, DeleteFailureReason, InstanceView, NodeView, PhaseName, PlacementState, QueryKind,
-    Topic,
+    ArrayView, Delete, DeleteFailureReason, InstanceView, NodeView, PhaseName, PlacementState,
+    QueryKind, Topic,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -24,7 +24,7 @@ use crate::ctl::args::{InstanceArgs, PlacementArgs};
 use crate::ctl::client::Client;
 use crate::ctl::commands::confirm::confirm;
 use crate::ctl::commands::history::only_called;
-use crate::ctl::commands::{CommandError, Context};
+use crate::ctl::commands::{CommandError, Context, arrays};
 use crate::ctl::event::Event;
 use crate::ctl::exit::Exit;
 use crate::ctl::resolve::{Candidate, ResolveError, resolve};
@@ -127,8 +127,14 @@ pub async fn delete(
         let targets = selected(context, args, ending).await?;
         return end(context, targets, args.wait, ending).await;
     }
-    let targets = named(context, &args.instances, ending).await?;
-    end(context, targets, args.wait, ending).await
+    let (targets, found) = named(context, &args.instances, ending).await?;
+    for array in &found {
+        arrays::delete(context, array).await?;
+    }
+    match targets.is_empty() && !found.is_empty() {
+        true => Ok(Exit::Done),
+        false => end(context, targets, args.wait, ending).await,
+    }
 }
 
 /// All instances, or those that are selected, after the user has confirmed them.
@@ -169,21 +175,26 @@ async fn selected(
     Ok(views.into_iter().map(Target::of).collect())
 }
 
-/// The instances that names mean, each once: all are resolved first, so that a wrong one leaves everything as it is.
+/// The instances and arrays that names mean, each once: all are resolved first, so that a wrong one leaves everything as it is.
 ///
 /// A name that is there twice is one target. One that has ended can be deleted, which deletes what it left on its node.
 async fn named(
     context: &mut Context<'_>,
     names: &[String],
     ending: Ending,
-) -> Result<Vec<Target>, CommandError> {
-    let mut targets: Vec<Target> = Vec::new();
+) -> Result<(Vec<Target>, Vec<ArrayView>), CommandError> {
+    let (mut targets, mut found) = (Vec::<Target>::new(), Vec::new());
     for name in names {
         let target = match instance(&mut context.client, name).await {
             Ok(view) => Target::of(view),
             Err(CommandError::Resolve(not_found @ ResolveError::NotFound { .. })) => {
                 let ended = context.client.ended(Some(name)).await?;
                 match only_called(name, &ended)? {
+                    None if ending == Ending::Delete => {
+                        let array = arrays::meant(&mut context.client, name).await?;
+                        arrays::add(&mut found, array.ok_or(not_found)?);
+                        continue;
+                    }
                     None => return Err(not_found.into()),
                     Some(view) => left_by(&mut context.client, view.clone(), ending).await?,
                 }
@@ -197,7 +208,7 @@ async fn named(
             targets.push(target);
         }
     }
-    Ok(targets)
+    Ok((targets, found))
 }
 
 /// What an instance that has ended left on its node, as what is to be deleted.
@@ -248,7 +259,7 @@ pub(super) fn ago(at_ms: i64) -> String {
 /// # Errors
 /// [`CommandError`].
 pub async fn forget(context: &mut Context<'_>, names: &[String]) -> Result<Exit, CommandError> {
-    let targets = named(context, names, Ending::Forget).await?;
+    let (targets, _) = named(context, names, Ending::Forget).await?;
     end(context, targets, true, Ending::Forget).await
 }
 

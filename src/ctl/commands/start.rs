@@ -313,7 +313,7 @@ fn may_wait(request: &StartRequest) -> bool {
 /// The START of a program.
 ///
 /// With `--image` the words of the program are the arguments of the image.
-fn start_of(args: &RunArgs) -> Result<Start, CommandError> {
+pub(super) fn start_of(args: &RunArgs) -> Result<Start, CommandError> {
     let mut start = Start {
         image: args.image.map(|it| it.to_string()).unwrap_or_default(),
         more_images: args.more_images.iter().map(ToString::to_string).collect(),

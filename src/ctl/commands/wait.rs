@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use proto_frames::Uuid;
-use proto_frames::payload::{InstanceView, QueryKind, Topic};
+use proto_frames::payload::{ArrayView, InstanceView, QueryKind, Topic};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -23,7 +23,7 @@ use crate::ctl::args::WaitArgs;
 use crate::ctl::client::{Client, ClientConfig, ClientError};
 use crate::ctl::commands::history::{latest_called, remark_reach};
 use crate::ctl::commands::instances::instance;
-use crate::ctl::commands::{CommandError, Context};
+use crate::ctl::commands::{CommandError, Context, arrays};
 use crate::ctl::exit::Exit;
 use crate::ctl::explanation::{Among, reasons_table, what_helps};
 use crate::ctl::output::Output;
@@ -110,14 +110,24 @@ pub async fn wait(context: &mut Context<'_>, args: &WaitArgs) -> Result<Exit, Co
     context.client.watch(&topics).await?;
     let since = Instant::now();
     let mut views: Vec<InstanceView> = Vec::new();
+    let mut found = Vec::new();
     for name in &args.instances {
-        let view = latest(context, name, args.reconnect).await?;
-        if !views
-            .iter()
-            .any(|it| it.instance_uuid == view.instance_uuid)
-        {
-            views.push(view);
+        match latest(context, name, args.reconnect).await? {
+            Meant::Instance(view) => {
+                let is_there = |it: &InstanceView| it.instance_uuid == view.instance_uuid;
+                if !views.iter().any(is_there) {
+                    views.push(*view);
+                }
+            }
+            Meant::Array(view) => arrays::add(&mut found, *view),
         }
+    }
+    let of_arrays = match found.is_empty() {
+        true => Exit::Done,
+        false => arrays::follow(context, found, args.reconnect).await?,
+    };
+    if views.is_empty() {
+        return Ok(of_arrays);
     }
     let following = Following {
         until: Until::Exited,
@@ -151,10 +161,16 @@ pub async fn wait(context: &mut Context<'_>, args: &WaitArgs) -> Result<Exit, Co
         changed,
     )
     .await?;
-    conclude(context, &tracker)
+    Ok(arrays::worse(of_arrays, conclude(context, &tracker)?))
 }
 
-/// The instance a name means: one that is listed, or else the latest that has ended. One that is named in full may be
+/// What a name means.
+enum Meant {
+    Instance(Box<InstanceView>),
+    Array(Box<ArrayView>),
+}
+
+/// What a name means: an instance that is listed, or else the latest that has ended, or else an array. An instance that is named in full may be
 /// on a node that is on its way back.
 ///
 /// Only a whole UUID is waited for: the beginning of one, or a name, could fit another instance by then.
@@ -162,7 +178,7 @@ async fn latest(
     context: &mut Context<'_>,
     name: &str,
     patience: Duration,
-) -> Result<InstanceView, CommandError> {
+) -> Result<Meant, CommandError> {
     let give_up = Instant::now() + patience;
     let is_whole = name.parse::<Uuid>().is_ok();
     loop {
@@ -172,17 +188,20 @@ async fn latest(
             Err(CommandError::Client(ClientError::NoAnswer { .. })) if Instant::now() < give_up => {
                 continue;
             }
-            found => return found,
+            found => return found.map(|view| Meant::Instance(Box::new(view))),
         };
         let known = context.client.ended_history(Some(name)).await?;
-        match latest_called(context, name, &known.instances)? {
-            Some(view) => return Ok(view.clone()),
-            None if is_whole && Instant::now() + TRY_PAUSE < give_up => sleep(TRY_PAUSE).await,
-            None => {
-                remark_reach(context, &known)?;
-                return Err(error.into());
-            }
+        if let Some(view) = latest_called(context, name, &known.instances)? {
+            return Ok(Meant::Instance(Box::new(view.clone())));
         }
+        if let Some(array) = arrays::meant(&mut context.client, name).await? {
+            return Ok(Meant::Array(Box::new(array)));
+        }
+        if !is_whole || Instant::now() + TRY_PAUSE >= give_up {
+            remark_reach(context, &known)?;
+            return Err(error.into());
+        }
+        sleep(TRY_PAUSE).await;
     }
 }
 

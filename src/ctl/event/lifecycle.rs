@@ -5,8 +5,8 @@
 //! otherwise.
 
 use proto_frames::payload::{
-    CommandFailure, DrainProgress, DrainState, InstanceQueued, InstanceStateEvent, NodePressure,
-    PressureState, ReloadState, Reloaded, UnmovableInstance,
+    ArrayView, CommandFailure, DrainProgress, DrainState, InstanceQueued, InstanceStateEvent,
+    NodePressure, PressureState, ReloadState, Reloaded, UnmovableInstance,
 };
 use serde_json::{Value, json};
 
@@ -187,6 +187,25 @@ pub fn reloaded(event: &Reloaded) -> String {
             because(&event.reason)
         ),
     }
+}
+
+/// How far an array is.
+#[must_use]
+pub fn array(event: &ArrayView) -> String {
+    let named = match &*event.name {
+        "" => event.array_uuid.clone(),
+        name => format!("{} ({name})", event.array_uuid),
+    };
+    let (ended, all, failed) = (event.ended(), event.elements, event.not_succeeded());
+    let state = &event.state;
+    format!("array {named} {state}: {ended} of {all} ended, {failed} of these without success")
+}
+
+/// As in the list of arrays.
+pub fn array_json(event: &ArrayView) -> Value {
+    let mut object = crate::ctl::commands::arrays::json_of(event);
+    object["event"] = "array_state".into();
+    object
 }
 
 /// `line` is null where the mistake is in no line.

@@ -75,6 +75,7 @@ impl Event {
             Self::CommandFailure(e) => command_failure(e, hosts),
             Self::Drain(e) => format!("{} {}", node(&e.node_uuid, hosts), drain(e)),
             Self::Pressure(e) => format!("{} {}", node(&e.node_uuid, hosts), pressure(e)),
+            Self::Array(e) => lifecycle::array(e),
             Self::Reloaded(e) => lifecycle::reloaded(e),
             Self::DeleteFailure(e) => {
                 format!(
@@ -145,6 +146,7 @@ impl Event {
             Self::CommandFailure(e) => lifecycle::command_failure_json(e),
             Self::Drain(e) => lifecycle::drain_json(e),
             Self::Pressure(e) => lifecycle::pressure_json(e),
+            Self::Array(e) => lifecycle::array_json(e),
             Self::Reloaded(e) => lifecycle::reloaded_json(e),
             Self::DeleteFailure(e) => json!({
                 "event": "delete_failure", "instance_uuid": e.instance_uuid, "node_uuid": e.node_uuid,

@@ -100,6 +100,8 @@ impl Row for InstanceView {
             "name": text(&self.name),
             "tenant_uuid": text(&self.tenant),
             "program": text(&self.program),
+            "array_uuid": text(&self.array_uuid),
+            "array_index": self.array_index,
             "progress": self.progress.as_deref().map(progress_json),
         })
     }

@@ -186,7 +186,11 @@ impl Subject {
                 refused.sent == Sent::Command(self.command) && is_ours
             }
             Message::StartFailure(it) | Message::StartFailureCopy(it) => {
-                self.command == CommandName::Start && is_instance(&it.instance_uuid)
+                matches!(self.command, CommandName::Start | CommandName::StartArray)
+                    && is_instance(&it.instance_uuid)
+            }
+            Message::ArrayState(it) => {
+                self.command == CommandName::StartArray && is_instance(&it.array_uuid)
             }
             Message::PlacementDecision(it) => {
                 self.command == CommandName::Start && is_instance(&it.instance_uuid)

@@ -41,6 +41,7 @@ pub(super) async fn history(call: Call) -> Answer {
                 .flatten()
                 .map(str::to_owned)
                 .collect(),
+            array: text("array"),
         },
         ..Query::default()
     };
@@ -67,7 +68,7 @@ pub(super) async fn history(call: Call) -> Answer {
 
 /// What was asked is wrong if the text names a parameter, else it cannot be answered now.
 fn refused(error: &str) -> Problem {
-    let is_askers = ["after: ", "state: ", "query.limit"];
+    let is_askers = ["after: ", "state: ", "array: ", "query.limit"];
     if is_askers.iter().any(|name| error.starts_with(name)) {
         Problem::new(StatusCode::BAD_REQUEST, "invalid_parameter", error)
     } else {

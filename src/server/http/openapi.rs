@@ -113,39 +113,39 @@ fn operation(route: &Route) -> Value {
         "parameters": parameters,
         "responses": responses(route),
     });
-    match route.body {
-        None => {}
-        // YAML is any text to the schema: what is in it has the same shape as the JSON.
-        Some(Body::Start) => {
-            operation["requestBody"] = json!({
-                "required": true,
-                "content": {
-                    "application/json": {"schema": reference("StartRequest")},
-                    "application/yaml": {"schema": {"type": "string"}},
-                },
-            });
-        }
-        Some(Body::Configuration) => {
-            operation["requestBody"] = json!({
-                "required": true,
-                "content": {"application/yaml": {"schema": {"type": "string"}}},
-            });
-        }
-        // Any bytes, which in OpenAPI 3.1 is a media type without a schema.
-        Some(Body::Image) => {
-            operation["requestBody"] = json!({
-                "required": true,
-                "content": {"application/octet-stream": {}},
-            });
-        }
-        Some(Body::Keys(name, _)) => {
-            operation["requestBody"] = json!({
-                "required": false,
-                "content": {"application/json": {"schema": reference(name)}},
-            });
-        }
+    if let Some(body) = route.body {
+        operation["requestBody"] = request_body(body);
     }
     operation
+}
+
+/// What a request's body may be.
+fn request_body(body: Body) -> Value {
+    let (is_required, content) = match body {
+        // YAML is any text to the schema: what is in it has the same shape as the JSON.
+        Body::Start => (
+            true,
+            json!({
+                "application/json": {"schema": reference("StartRequest")},
+                "application/yaml": {"schema": {"type": "string"}},
+            }),
+        ),
+        Body::Array => (
+            true,
+            json!({"application/json": {"schema": reference("ArrayRequest")}}),
+        ),
+        Body::Configuration => (
+            true,
+            json!({"application/yaml": {"schema": {"type": "string"}}}),
+        ),
+        // Any bytes, which in OpenAPI 3.1 is a media type without a schema.
+        Body::Image => (true, json!({"application/octet-stream": {}})),
+        Body::Keys(name, _) => (
+            false,
+            json!({"application/json": {"schema": reference(name)}}),
+        ),
+    };
+    json!({"required": is_required, "content": content})
 }
 
 /// A name that is unique in the document, by which generators of clients name a function, such as
@@ -210,7 +210,7 @@ fn responses(route: &Route) -> Value {
             ("200", json!({kind: {"schema": {"type": "string"}}}))
         }
     };
-    if let Some(Body::Start) = route.body {
+    if let Some(Body::Start | Body::Array) = route.body {
         let schema = &mut content["application/json"]["schema"];
         schema["properties"]["warnings"] = warnings();
         if let Some(required) = schema["required"].as_array_mut() {
@@ -331,6 +331,25 @@ fn schemas() -> Value {
         "required": ["start"],
         "properties": {"start": start},
     });
+
+    let array = json!({
+        "type": "object",
+        "required": ["start"],
+        "additionalProperties": false,
+        "properties": {
+            "array": {
+                "type": "object",
+                "additionalProperties": false,
+                "properties": {
+                    "indexes": {"type": "string"},
+                    "running_max": {"type": "integer", "minimum": 1},
+                },
+            },
+            "start": start["properties"]["start"],
+            "values": {"type": "array", "items": {"type": "string"}},
+        },
+    });
+    schemas.insert("ArrayRequest".to_owned(), array);
     schemas.insert("StartRequest".to_owned(), start);
     // An [`EventId`](super::ring::EventId) as it prints.
     let sequence = json!({

@@ -89,7 +89,7 @@ pub(super) async fn history(call: Call) -> Answer {
 ///
 /// # Errors
 /// 400 for a field that rows do not have or a bad `after`; 404 for the history of an unknown instance.
-async fn list(call: Call, what: QueryKind, known: &[Field]) -> Answer {
+pub(super) async fn list(call: Call, what: QueryKind, known: &[Field]) -> Answer {
     let fields = call.query.fields(known)?;
     // A history is of one instance, which the core expects where other queries have `match`.
     let matching = match what {
@@ -272,10 +272,12 @@ fn rows_of(result: &QueryResult) -> Vec<Row> {
     let instances = result.instances.iter().map(to_json);
     let controllers = result.controllers.iter().map(to_json);
     let history = result.history.iter().map(to_json);
+    let arrays = result.arrays.iter().map(to_json);
     nodes
         .chain(instances)
         .chain(controllers)
         .chain(history)
+        .chain(arrays)
         .collect()
 }
 

@@ -8,15 +8,15 @@ use std::pin::Pin;
 
 use proto_frames::Role;
 use proto_frames::payload::{
-    ControllerView, EndedRun, Evacuate, HistoryRow, ImageRow, InstanceView, Migrate, NodeView,
-    PlacementDecision, Resume, Suspend, Update,
+    ArrayView, ControllerView, EndedRun, Evacuate, HistoryRow, ImageRow, InstanceView, Migrate,
+    NodeView, PlacementDecision, Resume, Suspend, Update,
 };
 use sched_model::value::{Field, Record};
 
 use super::call::{Answer, Call};
 use super::{
-    commands, configuration, events, history, images, metrics, openapi, output, probes, read,
-    reload, starts, status,
+    arrays, commands, configuration, events, history, images, metrics, openapi, output, probes,
+    read, reload, starts, status,
 };
 use params::{
     AFTER, ALTERNATES, COUNT, ENDED, FIELDS, FOLLOW, FORCE, FORGET, HISTORY, LIMIT, LIST, MATCH,
@@ -79,6 +79,8 @@ pub(super) struct Param {
 pub(super) enum Body {
     /// A START, as JSON or YAML. The answer has `warnings` beside what `content` says.
     Start,
+    /// An array, as JSON, likewise.
+    Array,
     /// An object with these keys, all optional, or nothing. The text is the schema's name in the OpenAPI document. Keys
     /// that say which instance or node is meant are overwritten from the path.
     Keys(&'static str, &'static [Field]),
@@ -205,6 +207,9 @@ const NODE: Content = Content::Outcome("node", "Node", NodeView::FIELDS);
 /// What is answered about one image.
 const IMAGE: Content = Content::One("image", "Image", ImageRow::FIELDS);
 
+/// What is answered about one array.
+const ARRAY: Content = Content::One("array", "Array", ArrayView::FIELDS);
+
 /// All routes. No two have the same method and path.
 pub(super) static ROUTES: &[Route] = &[
     // What is there, for viewers and operators.
@@ -273,6 +278,20 @@ pub(super) static ROUTES: &[Route] = &[
         handler!(read::queue),
     ),
     get(
+        "/v1/arrays",
+        "Arrays, the latest first: a row each, with how many of its elements are how far.",
+        LIST,
+        Content::Page("Array", ArrayView::FIELDS),
+        handler!(arrays::arrays),
+    ),
+    get(
+        "/v1/arrays/{id}",
+        "One array, by UUID or name.",
+        &[FIELDS],
+        ARRAY,
+        handler!(arrays::array),
+    ),
+    get(
         "/v1/controllers",
         "Controllers, operators and viewers that are connected by SSNTP, or command by HTTP.",
         &[SELECTOR, FIELDS],
@@ -335,6 +354,27 @@ pub(super) static ROUTES: &[Route] = &[
         &[WAIT, UNTIL, STRICT],
         (Some(Body::Start), INSTANCE),
         handler!(starts::start),
+    ),
+    command(
+        ("POST", "/v1/arrays"),
+        "Starts an array. Answered once it is on record; the same again answers with the array that is there.",
+        &[],
+        (Some(Body::Array), ARRAY),
+        handler!(arrays::start),
+    ),
+    command(
+        ("POST", "/v1/arrays/{id}/rerun"),
+        "Runs once more what has ended of an array without success.",
+        &[],
+        (None, ARRAY),
+        handler!(arrays::rerun),
+    ),
+    command(
+        ("DELETE", "/v1/arrays/{id}"),
+        "Deletes an array: what waits of it does not begin, and its instances end. One that has ended is forgotten.",
+        &[],
+        (None, ARRAY),
+        handler!(arrays::delete),
     ),
     command(
         ("DELETE", "/v1/instances/{id}"),

@@ -122,6 +122,36 @@ impl fmt::Display for RefusedText<'_> {
                      that of one instance of a tenant at a time"
                 );
             }
+            // Arrays.
+            Refusal::OtherArray => {
+                "another array of this UUID is there already, with another START, other indexes or other values"
+            }
+            Refusal::NoSuchArray => {
+                "there is no array of this UUID; those that ended long ago are forgotten"
+            }
+            Refusal::NotInArray(key) => {
+                return write!(
+                    f,
+                    "{key}: not in an array, whose elements are started one by one"
+                );
+            }
+            Refusal::ArrayNameTaken { name, other } => {
+                return write!(
+                    f,
+                    "start.scheduling.name: '{name}' is the name of array {other}, which has not ended"
+                );
+            }
+            Refusal::TooManyArrays {
+                of_operators,
+                arrays,
+                bytes,
+            } => {
+                let whose = if *of_operators { " of operators" } else { "" };
+                return write!(
+                    f,
+                    "too many arrays{whose} that have not ended: at most {arrays} with {bytes} bytes of STARTs and values"
+                );
+            }
             // The instance is known here already, in one state or another.
             Refusal::Waits => "the instance waits for room here already",
             Refusal::ExpectedBack => {

@@ -5,6 +5,8 @@
 //!         | 'n' and the node's UUID, 16 bytes
 //!         | 'b' and a bound UUID, 16 bytes
 //!         | 'c' and the UUID of a node that claims are on, 16 bytes
+//!         | 'a' and the UUID of an array, 16 bytes
+//!         | 'p' and the UUID of an array, of how far it is
 //!         | 'e' and the number of a run of an instance that is over, u64 big-endian
 //! value   length of the payload, u32 big-endian; 0xffff_ffff = there is none
 //!         the payload, as it came
@@ -36,7 +38,8 @@ use serde::de::DeserializeOwned;
 
 use crate::private::JsonFault;
 use sched_core::{
-    BindingRecord, ClaimsRecord, InstanceRecord, NodeRecord, Record, RecordKey, RunRecord,
+    ArrayProgressRecord, ArrayRecord, BindingRecord, ClaimsRecord, InstanceRecord, NodeRecord,
+    Record, RecordKey, RunRecord,
 };
 
 /// The format that is written, and the only one that is read: no program was released that wrote another.
@@ -48,6 +51,8 @@ const NODE: u8 = b'n';
 const BINDING: u8 = b'b';
 const CLAIMS: u8 = b'c';
 const RUN: u8 = b'e';
+const ARRAY: u8 = b'a';
+const ARRAY_PROGRESS: u8 = b'p';
 
 /// The length that says that there is no payload. No payload is as long: frames are bounded by far less.
 const NO_PAYLOAD: u32 = u32::MAX;
@@ -79,6 +84,8 @@ pub(in crate::server) fn encode_key(key: &RecordKey) -> Vec<u8> {
         RecordKey::Node(uuid) => (NODE, &uuid.as_bytes()[..]),
         RecordKey::Binding(uuid) => (BINDING, &uuid.as_bytes()[..]),
         RecordKey::Claims(uuid) => (CLAIMS, &uuid.as_bytes()[..]),
+        RecordKey::Array(uuid) => (ARRAY, &uuid.as_bytes()[..]),
+        RecordKey::ArrayProgress(uuid) => (ARRAY_PROGRESS, &uuid.as_bytes()[..]),
     };
     let mut bytes = Vec::with_capacity(1 + name.len());
     bytes.push(kind);
@@ -94,6 +101,8 @@ pub(in crate::server) fn encode(record: &Record) -> Vec<u8> {
         Record::Binding(binding) => join(None, binding),
         Record::Claims(claims) => join(None, claims),
         Record::Run(run) => join(None, run),
+        Record::Array(array) => join(Some(&array.payload), array),
+        Record::ArrayProgress(progress) => join(None, progress),
     }
 }
 
@@ -130,6 +139,20 @@ pub(in crate::server) fn decode(
             let record: ClaimsRecord = from_json(rest)?;
             Ok((RecordKey::Claims(uuid), Record::Claims(record)))
         }
+        Some((&ARRAY, name)) => {
+            let uuid = Uuid::from_slice(name).map_err(|_| Unreadable::Key)?;
+            let mut record: ArrayRecord = from_json(rest)?;
+            record.payload = Bytes::copy_from_slice(payload.unwrap_or_default());
+            Ok((RecordKey::Array(uuid), Record::Array(Box::new(record))))
+        }
+        Some((&ARRAY_PROGRESS, name)) => {
+            let uuid = Uuid::from_slice(name).map_err(|_| Unreadable::Key)?;
+            let record: ArrayProgressRecord = from_json(rest)?;
+            Ok((
+                RecordKey::ArrayProgress(uuid),
+                Record::ArrayProgress(record),
+            ))
+        }
         Some((&RUN, name)) => {
             let number = run_number(name).ok_or(Unreadable::Key)?;
             let record: RunRecord = from_json(rest)?;
@@ -146,6 +169,8 @@ pub(super) fn name(key: &[u8]) -> String {
         Some((&NODE, name)) => format!("node {}", uuid_or_bytes(name)),
         Some((&BINDING, name)) => format!("bound UUID {}", uuid_or_bytes(name)),
         Some((&CLAIMS, name)) => format!("claims on node {}", uuid_or_bytes(name)),
+        Some((&ARRAY, name)) => format!("array {}", uuid_or_bytes(name)),
+        Some((&ARRAY_PROGRESS, name)) => format!("progress of array {}", uuid_or_bytes(name)),
         Some((&RUN, name)) => match run_number(name) {
             Some(number) => format!("ended instance {number}"),
             None => format!("key {}", key.escape_ascii()),

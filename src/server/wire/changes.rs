@@ -27,6 +27,7 @@ use proto_frames::payload::guard::{SMALL, first_document};
 use proto_frames::payload::{Delete, OnNodeLoss, Overrides, Payload, Span, Start, Storage};
 use serde_yaml::{Mapping, Value};
 
+use super::arrays;
 use super::parcels::frame_of;
 use crate::edit;
 use sched_core::{PlacedStart, StartChanges, TargetedCommand};
@@ -69,13 +70,24 @@ pub(super) fn cost(start: &PlacedStart) -> usize {
         let resources = changes.demand.iter().flat_map(|it| it.resources.keys());
         7 * VALUE_COST + resources.map(|it| VALUE_COST + it.len()).sum::<usize>()
     };
-    start.changes.as_deref().map_or(0, demand)
+    let element = |changes: &StartChanges| changes.element.as_deref().map_or(0, arrays::cost);
+    let changes = start.changes.as_deref();
+    changes.map_or(0, |changes| demand(changes) + element(changes))
 }
 
 /// A payload with its changes. No frame leaves for it that is longer than one may be which comes: what has no room for
 /// overrides before it is edited. Called with every START that restarts an instance or has other amounts than its text
 /// says.
 fn changed(payload: &Bytes, changes: &StartChanges) -> Bytes {
+    if let Some(element) = &changes.element {
+        let rest = StartChanges {
+            element: None,
+            ..changes.clone()
+        };
+        // Without a text of its own it would be another instance: its launcher refuses one that says nothing.
+        let own = arrays::of_element(payload, element).unwrap_or_default();
+        return changed(&own, &rest);
+    }
     let is_added = changes.restart_on_loss || changes.time_limit.is_some();
     let completed = is_added.then(|| completed(payload, changes));
     let payload = completed.as_ref().unwrap_or(payload);
@@ -241,7 +253,7 @@ fn by_value(payload: &Bytes, wanted: &Start) -> Option<Bytes> {
 }
 
 /// The payload with another first document; what is behind that is as it was.
-fn written_again(payload: &[u8], document: &[u8], root: &Value) -> Option<Bytes> {
+pub(super) fn written_again(payload: &[u8], document: &[u8], root: &Value) -> Option<Bytes> {
     let mut text = String::from("---\n");
     text.push_str(&serde_yaml::to_string(root).ok()?);
     let mut text = text.into_bytes();
@@ -275,7 +287,7 @@ fn put_disks(start: &mut Mapping, wanted: &[Storage]) -> Option<()> {
 }
 
 /// The mapping under a key. One that is missing or null is made; `None` where something else stands there.
-fn child<'a>(parent: &'a mut Mapping, key: &str) -> Option<&'a mut Mapping> {
+pub(super) fn child<'a>(parent: &'a mut Mapping, key: &str) -> Option<&'a mut Mapping> {
     let child = parent
         .entry(key.into())
         .or_insert_with(|| Value::Mapping(Mapping::new()));

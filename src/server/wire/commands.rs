@@ -15,7 +15,7 @@ use proto_frames::payload::{
 
 use super::inputs::Unusable;
 use super::names::{MAX_NAME_LEN, check_names};
-use super::{lifecycle, starts};
+use super::{arrays, lifecycle, starts};
 use crate::server::strict::Mistake;
 use crate::server::{configuration, rules_file};
 use sched_core::{
@@ -70,6 +70,7 @@ pub(super) fn read(name: CommandName, payload: &Bytes) -> Read {
         // Likewise: read where the versions are.
         CommandName::ReadConfiguration => Ok(Command::Configuration(ConfigurationCommand::Read)),
         CommandName::WriteConfiguration => Ok(Command::Configuration(ConfigurationCommand::Write)),
+        CommandName::StartArray => arrays::read(payload),
         CommandName::Reload => Ok(Command::Reload(Box::new(Reload::decode(payload)?))),
     }
 }

@@ -39,6 +39,7 @@ pub(in crate::server) fn visit<V: EventVisitor>(message: &Message, visitor: V) -
         Message::InstanceQueued(it) => {
             visitor.event(Topic::Instances, "instance_queued", &it.payload)
         }
+        Message::ArrayState(it) => visitor.event(Topic::Instances, "array_state", &**it),
         Message::InstanceState(it) => {
             visitor.event(Topic::Instances, "instance_state", &it.payload)
         }

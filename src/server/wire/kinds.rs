@@ -38,6 +38,7 @@ pub(super) fn sent(kind: Kind) -> Sent {
         Kind::LIST_IMAGES => CommandName::ListImages,
         Kind::READ_CONFIGURATION => CommandName::ReadConfiguration,
         Kind::WRITE_CONFIGURATION => CommandName::WriteConfiguration,
+        Kind::START_ARRAY => CommandName::StartArray,
         Kind::RELOAD => CommandName::Reload,
         kind => return report(kind).map_or_else(|| Sent::Unknown(tag(kind)), Sent::Report),
     };
@@ -102,6 +103,7 @@ pub(in crate::server) fn kind_of(sent: Sent) -> Kind {
             CommandName::ListImages => Kind::LIST_IMAGES,
             CommandName::ReadConfiguration => Kind::READ_CONFIGURATION,
             CommandName::WriteConfiguration => Kind::WRITE_CONFIGURATION,
+            CommandName::StartArray => Kind::START_ARRAY,
             CommandName::Reload => Kind::RELOAD,
         },
         Sent::Report(name) => kind_of_report(name),

@@ -19,6 +19,8 @@ pub(in crate::server) enum Ordered {
     /// START, as the block YAML that its launcher will read: what is carried is what the API's client wrote, written
     /// again.
     Start(Bytes),
+    /// StartArray, as its frame has it.
+    StartArray(Bytes),
     /// DELETE.
     Delete(Delete),
     /// SUSPEND.
@@ -40,6 +42,7 @@ impl Ordered {
     pub(in crate::server) fn name(&self) -> CommandName {
         match self {
             Self::Start(_) => CommandName::Start,
+            Self::StartArray(_) => CommandName::StartArray,
             Self::Delete(_) => CommandName::Delete,
             Self::Suspend(_) => CommandName::Suspend,
             Self::Resume(_) => CommandName::Resume,
@@ -53,7 +56,7 @@ impl Ordered {
     /// The bytes that a launcher is sent: what a peer would have sent for the same command.
     fn payload(&self) -> Bytes {
         match self {
-            Self::Start(payload) => payload.clone(),
+            Self::Start(payload) | Self::StartArray(payload) => payload.clone(),
             Self::Delete(it) => it.encode(),
             Self::Suspend(it) => it.encode(),
             Self::Resume(it) => it.encode(),

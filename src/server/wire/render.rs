@@ -90,6 +90,7 @@ fn text_len(message: &Message) -> usize {
         | Message::DrainProgress(_)
         | Message::NodePressure(_)
         | Message::Reloaded(_)
+        | Message::ArrayState(_)
         | Message::CommandFailure(_)
         | Message::LauncherCommand(_)
         | Message::EndsRecorded(_)
@@ -255,6 +256,7 @@ fn payload(message: &Message) -> (Kind, Bytes) {
         Message::DrainProgress(event) => (Kind::DRAIN_PROGRESS, event.encode()),
         Message::NodePressure(event) => (Kind::NODE_PRESSURE, event.encode()),
         Message::Reloaded(event) => (Kind::RELOADED, event.encode()),
+        Message::ArrayState(view) => (Kind::ARRAY_STATE, view.encode()),
         Message::Snapshot(snapshot) => (Kind::SNAPSHOT, snapshot.encode()),
         Message::CommandFailure(failure) => (Kind::COMMAND_FAILURE, failure.encode()),
         Message::EndsRecorded(recorded) => (Kind::ENDS_RECORDED, recorded.encode()),

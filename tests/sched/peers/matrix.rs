@@ -170,6 +170,7 @@ fn commanded(kind: Kind, place: Place) -> Treatment {
             | Kind::LIST_IMAGES
             | Kind::READ_CONFIGURATION
             | Kind::WRITE_CONFIGURATION
+            | Kind::START_ARRAY
             | Kind::RELOAD,
             _,
         ) => Treatment::Taken,
@@ -352,6 +353,7 @@ fn sending(kind: Kind, place: Place) -> Sending {
         Kind::LIST_IMAGES => Command::Image(ImageCommand::List),
         Kind::READ_CONFIGURATION => Command::Configuration(ConfigurationCommand::Read),
         Kind::WRITE_CONFIGURATION => Command::Configuration(ConfigurationCommand::Write),
+        Kind::START_ARRAY => Command::Array(sched_core::ArrayCommand::Rerun(id(instance))),
         Kind::RELOAD => Command::Reload(Box::default()),
         kind => return report_of(kind, instance).into(),
     };

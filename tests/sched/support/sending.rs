@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 use ciao_scheduler::server::sim_support;
+use proto_frames::payload::array::Indexes;
 use proto_frames::{Frame, Kind, Uuid};
 use sched_core::{
-    Command, CommandName, Input, Malformed, Parcel, Report, ReportName, Sent, SessionId,
-    StartRequest, Target,
+    ArrayCommand, ArrayStart, Command, CommandName, Input, InstanceId, Malformed, Parcel, Report,
+    ReportName, RestoredStart, Sent, SessionId, StartRequest, Target, Values,
 };
 
 use crate::support::world::{World, id};
@@ -88,6 +89,32 @@ impl World {
         self.say_with(peer, Command::Start(request.into()), payload);
     }
 
+    /// An array of so many elements, at most so many of them at a time.
+    pub(crate) fn start_array(
+        &mut self,
+        peer: SessionId,
+        request: StartRequest,
+        (count, most): (u32, Option<u32>),
+    ) {
+        self.note_request(&request);
+        let InstanceId::Uuid(array) = request.instance else {
+            panic!("an array has a UUID");
+        };
+        let origin = self.uuid_of(peer);
+        let start = RestoredStart {
+            request: request.into(),
+            parcel: parcel(Kind::START, origin, Bytes::from_static(b"an array")),
+        };
+        let new = ArrayStart {
+            id: array,
+            indexes: Indexes::first(count),
+            running_max: most,
+            start: Box::new(start),
+            values: Values::default(),
+        };
+        self.say(peer, Command::Array(ArrayCommand::Start(Box::new(new))));
+    }
+
     pub(crate) fn delete(&mut self, controller: SessionId, name: &str, node: SessionId) {
         let node = self.uuid_of(node);
         self.delete_at(controller, name, node);
@@ -125,7 +152,7 @@ pub(crate) fn kind_in(parcel: &Parcel) -> Kind {
 }
 
 /// The report of a launcher that an instance has ended: InstanceDeleted or InstanceStopped.
-pub(crate) fn gone(kind: Kind, instance: sched_core::InstanceId) -> Report {
+pub(crate) fn gone(kind: Kind, instance: InstanceId) -> Report {
     match kind {
         Kind::INSTANCE_DELETED => Report::InstanceDeleted(instance),
         Kind::INSTANCE_STOPPED => Report::InstanceStopped(instance),

@@ -106,6 +106,16 @@ impl Store {
                             })
                         })
                 }
+                (RecordKey::Array(uuid), Record::Array(record)) => {
+                    let payload = record.payload.slice(..record.start_bytes as usize);
+                    request(&InstanceId::Uuid(*uuid)).map(|request| {
+                        let parcel = parcel(Kind::START, record.sender, payload);
+                        Box::new(RestoredStart {
+                            request: request.into(),
+                            parcel,
+                        })
+                    })
+                }
                 _ => None,
             };
             Restored {

@@ -171,7 +171,7 @@ fn nothing_is_known(world: &mut World) -> Result<(), String> {
                 }
         }
         Record::Binding(_) | Record::Claims(_) | Record::Run(_) => false,
-        Record::Instance(_) => true,
+        Record::Instance(_) | Record::Array(_) | Record::ArrayProgress(_) => true,
     };
     let mut records = world.disk.records();
     match records.find(|(_, record)| is_left(record)) {

@@ -40,6 +40,8 @@ pub(crate) struct Run {
     exit_code: Option<i64>,
     /// The number that the launcher gave this end; two reports with the same number and node are of the same run.
     end: Option<u64>,
+    /// Where it was an element of an array, its index.
+    index: Option<u32>,
     /// What else its launcher knows of it.
     facts: Option<Box<EndFacts>>,
     /// Who asked for its end, where that was by command and is known.
@@ -83,6 +85,7 @@ impl Run {
             unsent: None,
             exit_code: None,
             end: None,
+            index: None,
             facts: None,
             by: None,
             story,
@@ -198,6 +201,16 @@ impl Run {
     /// What it ran; empty where that is not known.
     pub(crate) fn program(&self) -> &str {
         &self.program
+    }
+
+    /// The same of an element of an array, with its index.
+    pub(crate) fn of_element(self, index: Option<u32>) -> Self {
+        Self { index, ..self }
+    }
+
+    /// Where it was an element of an array, its index.
+    pub(crate) fn index(&self) -> Option<u32> {
+        self.index
     }
 
     /// The same with these numbers, and the time at which it ended as its node has reported.

@@ -234,6 +234,11 @@ pub(super) const HISTORY: &[Param] = &[
         about: "Only what has all of these labels: KEY=VALUE, or KEY for any value, separated by commas.",
         kind: Kind::Text,
     },
+    Param {
+        name: "array",
+        about: "Only ends of elements of the array of this UUID.",
+        kind: Kind::Text,
+    },
 ];
 
 /// Parameters of `GET /v1/events`. Those that narrow the stream must all hold.

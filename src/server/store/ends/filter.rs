@@ -1,6 +1,7 @@
 //! Which ends are wanted.
 
 use proto_frames::Uuid;
+use proto_frames::payload::cut::shorten;
 use proto_frames::payload::{EndFilter, EndOutcome};
 
 use super::row::{EndRow, Id};
@@ -23,6 +24,7 @@ pub(in crate::server) struct Wanted<'a> {
     by: Pattern<'a>,
     /// Keys, and the values that they must have, if any.
     labels: Vec<(&'a str, Option<&'a str>)>,
+    array: Option<Uuid>,
 }
 
 #[derive(Debug)]
@@ -50,7 +52,15 @@ impl<'a> Wanted<'a> {
             "" => None,
             node => Some(Uuid::try_parse(node).map_or(Node::Hostname(node), Node::Uuid)),
         };
+        let array =
+            match &*filter.array {
+                "" => None,
+                array => Some(Uuid::try_parse(array).map_err(|_| {
+                    format!("array: '{}' is not the UUID of an array", shorten(array))
+                })?),
+            };
         Ok(Self {
+            array,
             since_ms: filter.since_ms.unwrap_or(0),
             until_ms: filter.until_ms.unwrap_or(u64::MAX),
             oldest_ms,
@@ -87,6 +97,7 @@ impl<'a> Wanted<'a> {
                 .instance
                 .is_none_or(|instance| instance == row.instance)
             && self.node.as_ref().is_none_or(is_on)
+            && self.array.is_none_or(|array| row.array() == Some(array))
             && self.name.meets(row.name)
             && self.program.meets_program(row.program)
             && self.by.meets(row.by)

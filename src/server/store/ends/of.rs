@@ -28,6 +28,7 @@ pub(in crate::server) fn row_of(run: &RunRecord) -> EndRow<'_> {
     EndRow {
         instance: Id::new(&run.instance),
         name: &run.name,
+        index: run.index.map(u64::from),
         program: &run.program,
         tenant: Id::new(run.tenant.as_deref().unwrap_or_default()),
         node: run.node.or(run.ran_on),

@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use proto_frames::Uuid;
+use proto_frames::payload::array::element_uuid;
 use proto_frames::payload::{EndOutcome, EndedRun};
 
 /// One end. Borrows its texts from the record that it is made of, or from the bytes that it is read of.
@@ -20,6 +21,8 @@ use proto_frames::payload::{EndOutcome, EndedRun};
 pub(in crate::server) struct EndRow<'a> {
     pub(in crate::server) instance: Id<'a>,
     pub(in crate::server) name: &'a str,
+    /// Where it was an element of an array, its index.
+    pub(in crate::server) index: Option<u64>,
     pub(in crate::server) program: &'a str,
     pub(in crate::server) tenant: Id<'a>,
     pub(in crate::server) node: Option<Uuid>,
@@ -119,8 +122,9 @@ mod number {
     pub(super) const PEAK: u8 = 0x0a;
     pub(super) const CPU: u8 = 0x0b;
     pub(super) const OUTPUT: u8 = 0x0c;
+    pub(super) const INDEX: u8 = 0x0d;
     /// How much earlier it was put on record, by a clock that was set back since the end was timed.
-    pub(super) const NOTED_BEFORE: u8 = 0x0d;
+    pub(super) const NOTED_BEFORE: u8 = 0x0e;
 }
 
 /// Fields that are bytes.
@@ -163,6 +167,7 @@ impl<'a> EndRow<'a> {
         out.known(number::PEAK, self.peak_kib);
         out.known(number::CPU, self.cpu_ms);
         out.known(number::OUTPUT, self.output_bytes);
+        out.known(number::INDEX, self.index);
         let noted_before = Some(before(self.noted_ms)).filter(|ms| *ms > 0);
         out.known(number::NOTED_BEFORE, noted_before);
         out.id(text::INSTANCE_UUID, text::INSTANCE, self.instance);
@@ -212,6 +217,7 @@ impl<'a> EndRow<'a> {
                 number::PEAK => row.peak_kib = Some(value),
                 number::CPU => row.cpu_ms = Some(value),
                 number::OUTPUT => row.output_bytes = Some(value),
+                number::INDEX => row.index = Some(value),
                 number::NOTED_BEFORE => noted_before = value,
                 _ => {}
             }
@@ -244,6 +250,15 @@ impl<'a> EndRow<'a> {
         Some(())
     }
 
+    /// The array that it was an element of: its own UUID and its index say which.
+    pub(super) fn array(&self) -> Option<Uuid> {
+        let index = u32::try_from(self.index?).ok()?;
+        match self.instance {
+            Id::Uuid(uuid) => Some(element_uuid(uuid, index)),
+            Id::Text(_) => None,
+        }
+    }
+
     /// As it is shown, under its number.
     pub(in crate::server) fn view(&self, number: u64) -> EndedRun {
         let ms = |at: u64| i64::try_from(at).unwrap_or(i64::MAX);
@@ -251,6 +266,8 @@ impl<'a> EndRow<'a> {
             number,
             instance_uuid: self.instance.text(),
             name: self.name.to_owned(),
+            array_uuid: self.array().map(|it| it.to_string()).unwrap_or_default(),
+            index: self.index,
             program: self.program.to_owned(),
             tenant: self.tenant.text(),
             node_uuid: self.node.map(|it| it.to_string()).unwrap_or_default(),
