@@ -9,6 +9,7 @@ pub mod cert;
 pub mod ctl;
 pub mod dev;
 mod edit;
+mod file_list;
 pub mod flags;
 mod image_file;
 pub mod launcher;

@@ -210,6 +210,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "ctl",
         &[
             "edit",
+            "file_list",
             "flags",
             "image_file",
             "net",
@@ -233,9 +234,13 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("edit", &[]),
+    ("file_list", &[]),
     ("flags", &["line_queue", "net"]),
     ("image_file", &[]),
-    ("launcher", &["image_file", "net", "printable", "private"]),
+    (
+        "launcher",
+        &["file_list", "image_file", "net", "printable", "private"],
+    ),
     ("line_queue", &[]),
     ("load", &["flags", "net", "printable"]),
     ("logging", &["line_queue", "printable"]),

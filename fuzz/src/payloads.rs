@@ -79,6 +79,7 @@ pub const TYPES: &[Type] = &types![
     KeptRuns of KEPT_RUNS,
     Workloads of WORKLOADS,
     ReadOutput of READ_OUTPUT,
+    DeleteOutput of DELETE_OUTPUT,
     OutputChunk of OUTPUT,
     ReadImage of READ_IMAGE,
     ImageWrite of WRITE_IMAGE,

@@ -102,6 +102,9 @@ kinds! {
     /// Start an array, or run once more what did not succeed of one (added; answered by [`Kind::ARRAY_STATE`];
     /// [`crate::payload::ArrayOrder`]).
     START_ARRAY = COMMAND, 0x4e, "StartArray";
+    /// Delete what an instance that is over has left on its node (added; from controllers and operators, and to launchers that
+    /// announced `results`; answered by [`Kind::OUTPUT`]; [`crate::payload::DeleteOutput`]).
+    DELETE_OUTPUT = COMMAND, 0x4f, "DeleteOutput";
     /// Ask for nodes and instances as the scheduler sees them (added; answered by [`Kind::QUERY_RESULT`]).
     QUERY = COMMAND, 0x50, "QUERY";
     /// Say which events to be sent from now on (added; operators only).

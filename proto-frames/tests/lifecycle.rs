@@ -6,13 +6,13 @@ use proto_frames::payload::query::MAX_LIMIT;
 use proto_frames::payload::scheduling::MAX_RESOURCES;
 use proto_frames::payload::{
     AttemptFailed, CommandFailure, CommandFailureReason, ConnectionAborted, CountedAs, DeleteImage,
-    DrainProgress, DrainState, Evacuate, EvacuateMode, HistoryRow, ImageFailure, ImageList,
-    ImagePart, ImageRow, InstanceQueued, InstanceStateEvent, InstanceView, KeptRun, KeptRuns,
-    LeaseRenewed, LifecycleCommand, ListImages, MAX_DEADLINE, Migrate, NodeCapacity, NodePressure,
-    NodeView, OutputFailure, OutputPart, Payload, PayloadError, PayloadErrorKind, PhaseName,
-    PressureState, QueryKind, QueryResult, Ratio, ReadImage, ReadOutput, ReportReceived, Restore,
-    RestoreMode, Resume, Snapshot, Span, StartFailure, StartFailureReason, Suspend,
-    UnmovableInstance, Update, Workload, Workloads, WriteImage,
+    DeleteOutput, DrainProgress, DrainState, Evacuate, EvacuateMode, HistoryRow, ImageFailure,
+    ImageList, ImagePart, ImageRow, InstanceQueued, InstanceStateEvent, InstanceView, KeptRun,
+    KeptRuns, LeaseRenewed, LifecycleCommand, ListImages, MAX_DEADLINE, Migrate, NodeCapacity,
+    NodePressure, NodeView, OutputFailure, OutputPart, OutputStream, Payload, PayloadError,
+    PayloadErrorKind, PhaseName, PressureState, QueryKind, QueryResult, Ratio, ReadImage,
+    ReadOutput, ReportReceived, Restore, RestoreMode, Resume, Snapshot, Span, StartFailure,
+    StartFailureReason, Suspend, UnmovableInstance, Update, Workload, Workloads, WriteImage,
 };
 
 fn text(text: &str) -> String {
@@ -132,6 +132,34 @@ fn connections_that_end_and_output_are_written_as_documented() {
             ..ReadOutput::default()
         },
         "read_output:\n  id: 3\n  instance_uuid: a\n  tail: 0\n  follow: true\n"
+    );
+    written!(
+        ReadOutput ReadOutput {
+            id: 4,
+            instance_uuid: text("a"),
+            run: 7,
+            stream: OutputStream::Stderr,
+            file: text("b/c"),
+            after: text("d"),
+            ..ReadOutput::default()
+        },
+        "read_output:\n  id: 4\n  instance_uuid: a\n  run: 7\n  stream: stderr\n  file: b/c\n  after: d\n"
+    );
+    written!(
+        DeleteOutput DeleteOutput { id: 5, read: 8, instance_uuid: text("a"), node_uuid: text("n") },
+        "delete_output:\n  id: 5\n  read: 8\n  instance_uuid: a\n  node_uuid: n\n"
+    );
+    written!(
+        OutputPart OutputPart {
+            id: 5,
+            instance_uuid: text("a"),
+            stream: OutputStream::Stdout,
+            split: true,
+            file: text("b"),
+            deleted: Some(0),
+            ..OutputPart::default()
+        },
+        "output:\n  id: 5\n  instance_uuid: a\n  stream: stdout\n  split: true\n  file: b\n  deleted: 0\n"
     );
     written!(
         OutputPart OutputPart {

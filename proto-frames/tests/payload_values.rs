@@ -467,6 +467,7 @@ fn every_field_of_an_instance_and_of_an_end_is_read_in_the_plain_style() {
             restarts: 5,
             time_used_ms: Some(6),
             program: "sleep 5".to_owned(),
+            labels: BTreeMap::from([("project".to_owned(), "apollo".to_owned())]),
         })),
     };
     let instance = InstanceStat {

@@ -561,6 +561,7 @@ prop_compose! {
         alternates in option::of(0..=MAX_ALTERNATES),
         called in "([a-z0-9][A-Za-z0-9._-]{0,20})?",
         dry_run in any::<bool>(),
+        (split_output, labels) in (any::<bool>(), btree_map(name(), name(), 0..3)),
     ) -> Scheduling {
         let group = group.map(|(id, policy, scope, max)| {
             let policy = GroupPolicy::from(policy);
@@ -575,7 +576,7 @@ prop_compose! {
             attempts, relocate: relocate.then_some(true), image, dry_run,
             name: called,
             on_node_loss: on_node_loss.into(),
-            time_limit, stop, restart, retry, after,
+            time_limit, stop, restart, retry, after, split_output, labels,
             count: count.filter(|_| dry_run),
             alternates: alternates.filter(|_| dry_run),
         }

@@ -153,7 +153,7 @@ impl Peers {
     pub(crate) fn take_candidate(&mut self, id: SessionId) -> Option<Hello> {
         let was_candidate = !self.candidates.is_empty() && self.candidates.swap_remove(&id);
         let session = self.get(id).filter(|_| was_candidate)?;
-        Some(session.hello)
+        Some(session.hello.clone())
     }
 
     /// Makes a former candidate the current session of its launcher; returns the one that it replaces.

@@ -222,6 +222,7 @@ impl Scheduler {
         if has_work {
             self.finish_input();
         }
+        self.instances.forget_oldest_runs();
         self.set_timers();
     }
 

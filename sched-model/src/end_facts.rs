@@ -1,10 +1,12 @@
 //! What a launcher knows of a run that is over, beyond its exit status (added by this project).
 
+use std::collections::BTreeMap;
+
 use crate::value::{Shape, Value, ValueReader, ValueWriter};
 use crate::{record, words};
 
 record! {
-    /// `{ran_ms, why, peak_kib, cpu_ms, output_bytes, restarts, time_used_ms, program}`: figures of a run, each absent where its launcher does
+    /// `{ran_ms, why, peak_kib, cpu_ms, output_bytes, restarts, time_used_ms, program, labels}`: figures of a run, each absent where its launcher does
     /// not know it. The key `facts` of an end, in STATS and in the frame that tells it.
     pub struct EndFacts {
         /// How long it ran, in milliseconds, from its first start to its end; time that the machine slept counts.
@@ -23,6 +25,8 @@ record! {
         time_used_ms: Option<u64> as "time_used_ms" unless empty,
         /// What it ran, where the scheduler was not told that before ([`crate::InstanceView`]'s `program`).
         program: String as "program" unless empty,
+        /// The labels that its START gave it.
+        labels: BTreeMap<String, String> as "labels" unless empty,
     }
 }
 
@@ -33,6 +37,17 @@ words! {
         TimeLimit = "time_limit",
         /// It needed more memory than it may have.
         Oom = "oom",
+    }
+}
+
+impl EndFacts {
+    /// Bytes that it has on the heap.
+    #[must_use]
+    pub fn heap_len(&self) -> usize {
+        const OF_LABEL: usize = 2 * size_of::<String>();
+        let labels = self.labels.iter();
+        let labels = labels.map(|(key, value)| OF_LABEL + key.len() + value.len());
+        self.why.heap_len() + self.program.len() + labels.sum::<usize>()
     }
 }
 

@@ -1,6 +1,8 @@
 //! Ends of instances as they are kept on record: what is shown of each, and what may be asked for (added by this
 //! project).
 
+use std::collections::BTreeMap;
+
 use crate::{record, words};
 
 record! {
@@ -52,6 +54,10 @@ record! {
         cpu_ms: Option<u64> as "cpu_ms" unless empty,
         /// Bytes that it wrote to its output.
         output_bytes: Option<u64> as "output_bytes" unless empty,
+        /// Who asked for its end, where that was by command and is known: role and subject of the certificate.
+        by: String as "by" unless empty,
+        /// The labels that its START gave it.
+        labels: BTreeMap<String, String> as "labels" unless empty,
     }
 }
 
@@ -75,6 +81,10 @@ record! {
         program: String as "program" unless empty,
         /// Of this instance.
         instance: String as "instance" unless empty,
+        /// Whose end these asked for: all of `by`, or with a `*` at the end its beginning, or a part of it behind a `*`.
+        by: String as "by" unless empty,
+        /// That have all of these labels: `KEY=VALUE`, or `KEY` for one of any value.
+        labels: Vec<String> as "labels" unless empty,
         /// Elements of the array of this UUID.
         array: String as "array" unless empty,
     }

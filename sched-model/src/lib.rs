@@ -86,7 +86,7 @@ pub use lease_renewed::LeaseRenewed;
 pub use migrate::Migrate;
 pub use node_event::{NodeConnected, NodeDisconnected, NodeType};
 pub use node_pressure::{NodePressure, PressureState};
-pub use output::{OutputFailure, OutputPart, ReadOutput};
+pub use output::{DeleteOutput, OutputFailure, OutputPart, OutputStream, ReadOutput};
 pub use public_ip_failure::{AssignPublicIpFailure, UnassignPublicIpFailure};
 pub use query::{
     CertificateView, ConditionView, ControllerRole, ControllerView, HistoryRow, InstanceView,

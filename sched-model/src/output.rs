@@ -1,4 +1,5 @@
-//! ReadOutput and Output: what a workload wrote, fetched from its node a chunk at a time (added by this project).
+//! ReadOutput and Output: what a workload wrote, fetched from its node a chunk at a time; DeleteOutput: what it left there
+//! is deleted (added by this project).
 
 use crate::{record, words};
 
@@ -6,12 +7,15 @@ use crate::{record, words};
 /// one reader makes anybody hold.
 pub const MAX_OUTPUT_CHUNK: usize = 64 * 1024;
 
+/// Bytes of the path of a file: as many as Linux takes (`PATH_MAX`).
+pub const MAX_PATH_LEN: usize = 4096;
+
 /// Lines that may be asked for with `tail`.
 pub const MAX_TAIL_LINES: u64 = 100_000;
 
 record! {
-    /// `read_output: {id, read, instance_uuid, run, offset, tail, follow}`: from who reads to the scheduler, and from there
-    /// to the launcher of the node that has the output, or had the instance last.
+    /// `read_output: {id, read, instance_uuid, run, offset, tail, follow, stream, file, after}`: from who reads to the
+    /// scheduler, and from there to the launcher of the node that has the output, or had the instance last.
     pub struct ReadOutput {
         /// The number by which the reader knows the answer.
         id: u64 as "id",
@@ -27,12 +31,46 @@ record! {
         tail: Option<u64> as "tail" unless empty,
         /// Whether to wait a while for more where there is none yet.
         follow: bool as "follow" unless empty,
+        /// Which stream, of a run that has them apart; empty for the first of them, or for both in one.
+        stream: OutputStream as "stream" unless empty,
+        /// Not the output but a file of the run's working directory, by its path there; a directory is answered with the
+        /// list of what is in it, a line of JSON for each entry, and `.` is the working directory itself.
+        file: String as "file" unless empty,
+        /// Of such a list, what comes behind this name.
+        after: String as "after" unless empty,
     }
 }
 
 record! {
-    /// `output: {id, read, instance_uuid, run, offset, bytes, total, skipped, truncated, ended, failure, detail}`: from a
-    /// launcher to the scheduler, and from there to who reads. The output itself follows the document.
+    /// `delete_output: {id, read, instance_uuid, node_uuid}`: what an instance that is over has left on its node is to be deleted: its
+    /// output and its working directory, of all its runs there. From who asks to the scheduler, and from there to the
+    /// launcher. Answered with an [`OutputPart`] that says how much that was, or why nothing was deleted.
+    pub struct DeleteOutput {
+        /// The number by which who asks knows the answer.
+        id: u64 as "id",
+        /// The scheduler's own number, by which it knows the answer.
+        read: u64 as "read" unless empty,
+        /// The instance.
+        instance_uuid: String as "instance_uuid",
+        /// On which node; empty for the one that has its latest output.
+        node_uuid: String as "node_uuid" unless empty,
+    }
+}
+
+words! {
+    /// One of the streams that a workload writes.
+    pub enum OutputStream {
+        /// Standard output.
+        Stdout = "stdout",
+        /// Standard error.
+        Stderr = "stderr",
+    }
+}
+
+record! {
+    /// `output: {id, read, instance_uuid, run, offset, bytes, total, skipped, truncated, ended, stream, split, file, deleted,
+    /// failure, detail}`: from a launcher to the scheduler, and from there to who reads. The output itself follows the
+    /// document.
     pub struct OutputPart {
         /// The reader's number.
         id: u64 as "id",
@@ -54,6 +92,14 @@ record! {
         truncated: bool as "truncated" unless empty,
         /// Whether the run is over and these are its last bytes.
         ended: bool as "ended" unless empty,
+        /// The stream that was asked for. Launchers that know none leave it out, and answer with both in one.
+        stream: OutputStream as "stream" unless empty,
+        /// Whether the run has its streams apart: what is not of the other one is all that these bytes are of.
+        split: bool as "split" unless empty,
+        /// The file that was asked for. Launchers that serve none leave it out, and answer with output.
+        file: String as "file" unless empty,
+        /// How many runs were deleted, as the answer to a DeleteOutput.
+        deleted: Option<u64> as "deleted" unless empty,
         /// Why there is none; empty where there is.
         failure: OutputFailure as "failure" unless empty,
         /// More about that, for people.
@@ -80,6 +126,12 @@ words! {
         Timeout = "timeout",
         /// The launcher could not read it.
         Failed = "failed",
+        /// There is no such file.
+        NoFile = "no_file",
+        /// The instance is not over, so that nothing of it is deleted, and no file of it served.
+        NotOver = "not_over",
+        /// It is not for who asks.
+        NotPermitted = "not_permitted",
     }
 }
 
@@ -92,9 +144,24 @@ impl ReadOutput {
             read: self.read,
             instance_uuid: self.instance_uuid.clone(),
             run: self.run,
+            stream: self.stream.clone(),
+            file: self.file.clone(),
             failure,
             detail: detail.into(),
             ..OutputPart::default()
+        }
+    }
+}
+
+impl DeleteOutput {
+    /// The read that is answered alike.
+    #[must_use]
+    pub fn as_read(&self) -> ReadOutput {
+        ReadOutput {
+            id: self.id,
+            read: self.read,
+            instance_uuid: self.instance_uuid.clone(),
+            ..ReadOutput::default()
         }
     }
 }

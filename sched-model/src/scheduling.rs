@@ -63,6 +63,9 @@ pub const MAX_EXPRESSIONS: usize = 32;
 /// Most resources that one START asks for.
 pub const MAX_RESOURCES: usize = 16;
 
+/// Most labels of one START: they are kept with its end.
+pub const MAX_LABELS: usize = 8;
+
 /// Most entries of `near`.
 pub const MAX_NEAR: usize = 8;
 
@@ -140,6 +143,10 @@ record! {
         retry: Option<RetryPolicy> as "retry" unless empty,
         /// Instances that must have ended before it is placed, at most [`after::MAX_AFTER`].
         after: Vec<After> as "after" unless empty,
+        /// What it is to be found by once it has ended, at most [`MAX_LABELS`]; no node is chosen by them.
+        labels: BTreeMap<String, String> as "labels" unless empty,
+        /// Whether its standard error is kept apart from its standard output. Launchers that do not know it keep both together.
+        split_output: bool as "split_output" unless empty,
         /// The image it runs, as nodes that have it label themselves; empty for none.
         image: String as "image" unless empty,
         /// The name of its instance, beside its UUID; no other living instance of its tenant has that name. Empty for

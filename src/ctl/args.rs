@@ -17,6 +17,7 @@ mod images;
 mod lifecycle;
 mod list;
 mod placement;
+mod results;
 mod run_limits;
 mod sections;
 mod set;
@@ -31,6 +32,7 @@ pub use lifecycle::{
 };
 pub use list::{HistoryFormat, InstanceListArgs, ListArgs, ListFormat, NodeListArgs, WideListArgs};
 pub use placement::PlacementArgs;
+pub use results::{CollectArgs, ForgetArgs};
 pub use run_limits::RunLimitArgs;
 pub use sections::{AggregateCommand, EntryArgs, NameArgs, TenantCommand};
 pub use set::{MAX_REPLICAS, SetCommand, SetName};
@@ -187,7 +189,7 @@ pub enum SessionCommand {
     Arrays(ArrayListArgs),
     /// Run once more what did not succeed of an array
     Rerun(RerunArgs),
-    /// Manage instances whose nodes are lost
+    /// Manage instances whose nodes are lost, and what ended ones left
     #[command(subcommand)]
     Instance(InstanceCommand),
     /// Label nodes, give them custom resources, and forget those that are not connected
@@ -215,6 +217,8 @@ pub enum SessionCommand {
     Reload(ReloadArgs),
     /// Print what an instance has written, read from its node through the scheduler
     Logs(LogsArgs),
+    /// Fetch what ended instances have written, and with --files their working directories, into a directory here
+    Collect(CollectArgs),
     /// Give the scheduler a program that it ships to the nodes that run it; prints its digest, for `image` in a START
     Push(PushArgs),
     /// List the programs that were pushed, or delete some
@@ -250,12 +254,9 @@ pub struct WaitArgs {
 /// `ciaoctl instance`.
 #[derive(Debug, Subcommand)]
 pub enum InstanceCommand {
-    /// Remove instances of lost nodes from the list. If a node returns with them, they are listed again
-    Forget {
-        /// Instances: names, UUIDs, or unique prefixes of UUIDs
-        #[arg(required = true, value_name = "INSTANCE")]
-        instances: Vec<String>,
-    },
+    /// Remove instances of lost nodes from the list; with --data, delete what ended ones left on their nodes. If a lost node
+    /// returns with them, they are listed again
+    Forget(ForgetArgs),
 }
 
 /// `ciaoctl node`.

@@ -9,6 +9,7 @@
 //! from [`CommandError::lines`]. Nothing here ends the process.
 
 pub mod arrays;
+pub mod collect;
 pub mod configure;
 mod confirm;
 pub mod context;
@@ -25,6 +26,7 @@ pub mod listing;
 pub mod logs;
 pub mod nodes;
 pub mod reload;
+pub mod results;
 pub mod sections;
 pub mod set;
 pub mod start;
@@ -40,6 +42,7 @@ use std::time::Duration;
 use proto_frames::payload::{ConfigurationFailure, ImageFailure, OutputFailure, OutputPart};
 use tokio::signal::unix::{SignalKind, signal};
 
+use self::instances::{Ending, delete};
 use crate::ctl::aftermath::Aftermath;
 use crate::ctl::args::{GlobalArgs, InstanceCommand, NodeCommand, SessionCommand};
 use crate::ctl::client::{
@@ -161,7 +164,7 @@ impl CommandError {
             Self::Client(ClientError::NoName { .. }) | Self::Resolve(_) => Exit::NotFound,
             Self::StartFile(_) | Self::Usage(_) => Exit::Usage,
             Self::NoOutput(part) => match part.failure {
-                OutputFailure::NoInstance => Exit::NotFound,
+                OutputFailure::NoInstance | OutputFailure::NoFile => Exit::NotFound,
                 OutputFailure::Timeout => Exit::Timeout,
                 _ => Exit::Refused,
             },
@@ -302,12 +305,8 @@ async fn carry_out(
         SessionCommand::Rerun(args) => arrays::rerun(&mut context, &args).await,
         SessionCommand::Explain(args) => explain::explain(&mut context, &requests, &args).await,
         SessionCommand::Set(what) => set::set(&mut context, &what).await,
-        SessionCommand::Delete(args) => {
-            instances::delete(&mut context, &args, instances::Ending::Delete).await
-        }
-        SessionCommand::Stop(args) => {
-            instances::delete(&mut context, &args, instances::Ending::Stop).await
-        }
+        SessionCommand::Delete(args) => delete(&mut context, &args, Ending::Delete).await,
+        SessionCommand::Stop(args) => delete(&mut context, &args, Ending::Stop).await,
         SessionCommand::Suspend(args) => lifecycle::suspend(&mut context, &args).await,
         SessionCommand::Resume(args) => lifecycle::resume(&mut context, &args).await,
         SessionCommand::Migrate(args) => lifecycle::migrate(&mut context, &args).await,
@@ -322,11 +321,15 @@ async fn carry_out(
         SessionCommand::Status => status::status(&mut context).await,
         SessionCommand::Reload(args) => reload::reload(&mut context, &args).await,
         SessionCommand::Logs(args) => logs::logs(&mut context, &args).await,
+        SessionCommand::Collect(args) => collect::collect(&mut context, &args).await,
         SessionCommand::Evacuate(args) => nodes::evacuate(&mut context, &args).await,
         SessionCommand::Restore(args) => nodes::restore(&mut context, &args).await,
         SessionCommand::Wait(args) => wait::wait(&mut context, &args).await,
-        SessionCommand::Instance(InstanceCommand::Forget { instances }) => {
-            instances::forget(&mut context, &instances).await
+        SessionCommand::Instance(InstanceCommand::Forget(args)) if args.data => {
+            results::forget(&mut context, &args).await
+        }
+        SessionCommand::Instance(InstanceCommand::Forget(args)) => {
+            instances::forget(&mut context, &args.instances).await
         }
         SessionCommand::Node(NodeCommand::Label(args)) => {
             sections::node(&mut context, "labels", &args).await

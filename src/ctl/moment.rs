@@ -29,7 +29,17 @@ pub enum Moment {
 /// How to write it.
 pub fn moment(text: &str) -> Result<Moment, String> {
     match text {
-        "all" => return Ok(Moment::All),
+        "all" => Ok(Moment::All),
+        text => end(text).map_err(|usage| format!("{usage}, or all")),
+    }
+}
+
+/// Reads a moment before which something was: not [`Moment::All`], before which nothing was.
+///
+/// # Errors
+/// How to write it.
+pub fn end(text: &str) -> Result<Moment, String> {
+    match text {
         "now" => return Ok(Moment::Ago(Duration::ZERO)),
         "today" => return Ok(Moment::Day(0)),
         "yesterday" => return Ok(Moment::Day(1)),
@@ -39,22 +49,30 @@ pub fn moment(text: &str) -> Result<Moment, String> {
     if let Ok(ago) = duration(ago) {
         return Ok(Moment::Ago(ago));
     }
-    if let Ok(at) = text.parse::<Timestamp>() {
+    // With the name of a zone, which would be passed over.
+    let is_annotated = text.contains('[');
+    if let Ok(at) = text.parse::<Timestamp>()
+        && !is_annotated
+    {
         return Ok(Moment::At(at));
     }
     if let Ok(date) = text.parse::<Date>()
+        && !is_annotated
         && !text.contains(['T', ' '])
     {
         return Ok(Moment::Clock(date.into()));
     }
-    text.parse::<DateTime>().map(Moment::Clock).map_err(|_| {
-        "expected a time such as 2h (ago), today, yesterday, 2026-11-27, '2026-11-27 18:30', 2026-11-27T18:30:00Z, or all"
-            .to_owned()
-    })
+    let at = text.parse::<DateTime>().ok();
+    at.filter(|_| !is_annotated)
+        .map(Moment::Clock)
+        .ok_or_else(|| {
+            "expected a time such as 2h (ago), today, yesterday, 2026-11-27, '2026-11-27 18:30', 2026-11-27T18:30:00Z"
+                .to_owned()
+        })
 }
 
 impl Moment {
-    /// Milliseconds of Unix time, in this zone; `None` for [`Moment::All`], and for what is before 1970.
+    /// Milliseconds of Unix time, in this zone: 0 for what is before 1970, `None` for [`Moment::All`].
     ///
     /// # Errors
     /// There is no such time in the zone's calendar.
@@ -64,7 +82,8 @@ impl Moment {
             Self::All => return Ok(None),
             Self::Ago(ago) => {
                 let ms = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);
-                return Ok(u64::try_from(now.as_millisecond().saturating_sub(ms)).ok());
+                let at = now.as_millisecond().saturating_sub(ms);
+                return Ok(Some(u64::try_from(at).unwrap_or(0)));
             }
             Self::Day(days) => {
                 let today = now.to_zoned(zone.clone()).date();
@@ -78,7 +97,7 @@ impl Moment {
             Self::Clock(at) => at.to_zoned(zone.clone()).map_err(out_of_range)?.timestamp(),
             Self::At(at) => at,
         };
-        Ok(u64::try_from(at.as_millisecond()).ok())
+        Ok(Some(u64::try_from(at.as_millisecond()).unwrap_or(0)))
     }
 }
 
@@ -114,13 +133,28 @@ mod tests {
             assert_eq!(at(text), utc(expected), "{text}");
         }
         assert_eq!(at("all"), None);
+        // Nothing was before that, which is not the same as no limit.
+        for text in ["1960-01-01", "100y", "1960-01-01T00:00:00Z"] {
+            assert_eq!(at(text), Some(0), "{text}");
+        }
     }
 
     #[test]
     fn what_is_no_moment_is_refused_with_how_to_write_one() {
-        for text in ["", "tomorrow-ish", "2026-13-01", "18:30"] {
+        for text in [
+            "",
+            "tomorrow-ish",
+            "2026-13-01",
+            "18:30",
+            "2026-11-20T18:30[Asia/Tokyo]",
+            "2026-11-20[Asia/Tokyo]",
+            "2026-11-20T18:30:00Z[Asia/Tokyo]",
+        ] {
             let error = moment(text).unwrap_err();
             assert!(error.contains("yesterday"), "{text}: {error}");
         }
+        assert!(moment("18:30").unwrap_err().ends_with("or all"));
+        let error = end("all").unwrap_err();
+        assert!(!error.contains("or all"), "{error}");
     }
 }

@@ -251,11 +251,9 @@ pub enum AgentAction {
     /// Start a workload again that has ended, in its directory and with what it was started with; answered as
     /// [`AgentAction::Spawn`].
     Respawn(Box<Respawn>),
-    /// Forget how the latest run of a workload ended, which is to be started again: what is found after this is of the next
-    /// run.
+    /// Forget how the latest run of a workload ended that is to be started again: what is found then is of the next.
     Clear(String),
-    /// Do not start a workload that has not been started, if that can be helped: it may wait for its image. Answered as its
-    /// [`AgentAction::Spawn`].
+    /// Do not start a workload, if that can be helped: it may wait for its image. Answered as [`AgentAction::Spawn`].
     Abandon(String),
     /// Ask the workload's processes to end; frozen ones go on. Given only between its start and its end.
     Terminate(String),
@@ -321,9 +319,10 @@ pub struct Workload {
     pub leased: bool,
     /// How it is asked to end.
     pub stop: StopTerms,
-    /// How long it may run, on the clock that goes on while the machine sleeps and stops while it is frozen; then the
-    /// machine ends it, also when this launcher does not run any more. `None` = without limit.
+    /// How long it may run, suspended time aside; then the machine ends it, also without this launcher. `None` = no limit.
     pub time_left: Option<Duration>,
+    /// Whether its standard error is kept apart.
+    pub split_output: bool,
 }
 
 /// A workload to start again.

@@ -81,6 +81,11 @@ impl InstanceDir {
         self.0.join("output.json")
     }
 
+    /// Where its standard error is, in files of the same names, if that is kept apart.
+    pub(crate) fn stderr(&self) -> Self {
+        Self(self.0.join("stderr"))
+    }
+
     /// What every process of the workload has open ([`super::orphans`]).
     pub(crate) fn mark(&self) -> PathBuf {
         self.0.join("mark")
@@ -119,6 +124,9 @@ pub(crate) struct Launch {
     /// How long it may run, in milliseconds; none = without limit.
     #[serde(default)]
     pub(crate) time_left_ms: Option<u64>,
+    /// Whether its standard error is kept apart.
+    #[serde(default)]
+    pub(crate) split_output: bool,
 }
 
 /// Who runs an instance.

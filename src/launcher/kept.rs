@@ -317,10 +317,11 @@ fn kept_run(over: Over, dir: Option<&PathBuf>) -> KeptRun {
 }
 
 /// Whether anything is left that somebody may want to read.
-fn has_output(dir: &InstanceDir) -> bool {
+pub(crate) fn has_output(dir: &InstanceDir) -> bool {
     let has_text = |path: PathBuf| fs::symlink_metadata(path).is_ok_and(|file| file.len() > 0);
-    has_text(dir.output())
-        || has_text(dir.older_output())
+    let has_written = |dir: &InstanceDir| has_text(dir.output()) || has_text(dir.older_output());
+    has_written(dir)
+        || has_written(&dir.stderr())
         || fs::read_dir(dir.work()).is_ok_and(|mut entries| entries.next().is_some())
 }
 

@@ -31,6 +31,7 @@ use super::control::{self, Answer, Request};
 use super::files::{Ended, InstanceDir, read_json};
 use super::host::{self, Share};
 use super::images::Images;
+use super::kept::deleted::Why;
 use super::kept::{Shelf, Surplus};
 use super::lease::LeaseWriter;
 use super::limits::Limits;
@@ -316,6 +317,23 @@ impl Processes {
                 Some(input)
             }
         }
+    }
+
+    /// Deletes what is left here of runs of an instance that are over; how many that were, and what the agent is to know.
+    pub(crate) fn delete_left(&mut self, id: &str) -> (usize, Input) {
+        let left = self.state().left_by(id);
+        let count = left.len();
+        let surplus = Surplus {
+            whole: left.into_iter().map(|dir| (dir, Why::Requested)).collect(),
+            ..Surplus::default()
+        };
+        let bare = self.state().delete_surplus(&surplus);
+        let mut runs = self.kept_runs.clone().unwrap_or_default();
+        for run in runs.iter_mut().filter(|run| run.instance_uuid == id) {
+            run.output.clear();
+        }
+        self.kept_runs = self.kept_runs.as_ref().map(|_| runs.clone());
+        (count, Input::KeptRuns { runs, bare })
     }
 
     /// Asks an instance's supervisor in a task of its own; `told` makes its answer what the agent is told.

@@ -17,6 +17,7 @@ use super::agent::is_file_name;
 use super::kept::KeepOutput;
 
 mod file;
+mod work;
 
 use file::{OutputRead, Places};
 

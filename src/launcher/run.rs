@@ -35,6 +35,8 @@ use super::state::StateDir;
 use super::traces::Traces;
 use crate::net::link::{Hello, Link, LinkClosed};
 
+mod left;
+
 /// Connections being opened at a time by one process, however many nodes it simulates: enough to keep a scheduler's
 /// handshakes busy.
 const DIALS_AT_ONCE: usize = 64;
@@ -476,6 +478,7 @@ impl LiveNode {
                     self.send_output(&refusal);
                 }
             }
+            Kind::DELETE_OUTPUT => self.delete_left(now, &frame.payload),
             kind => match Command::decode(frame) {
                 Some(command) => {
                     if let Command::Start(Ok(start)) = &command {

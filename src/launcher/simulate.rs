@@ -303,6 +303,7 @@ mod tests {
                 grace: Duration::from_secs(1),
             },
             time_left: None,
+            split_output: false,
         })));
         assert!(matches!(machine.event().await, Input::Started { instance } if instance == "a"));
         machine

@@ -31,7 +31,7 @@ use super::agent::{InstanceRecord, Numbering, Removal, Stage};
 use super::files::{InstanceDir, Over, create_json, read_json, write_json};
 use super::kept::clock::KeptClock;
 use super::kept::deleted::{DeletedLog, Why};
-use super::kept::{KeepOutput, KeptRunsDir, Surplus};
+use super::kept::{KeepOutput, KeptRunsDir, Surplus, has_output};
 use super::trash::Trash;
 use opening::{Writing, lock, own_directory, unusable};
 use running::records_in;
@@ -271,6 +271,15 @@ impl StateDir {
         }
         self.deleted.note(noted);
         bare
+    }
+
+    /// What is left here of runs of an instance that are over.
+    pub(crate) fn left_by(&self, id: &str) -> Vec<PathBuf> {
+        let here = self.instance(id);
+        let is_here = self.has_exited(&here.0) && has_output(&here);
+        let kept = self.kept.all();
+        let kept = kept.filter(|path| KeptRunsDir::instance_of(path) == Some(id));
+        is_here.then_some(here.0).into_iter().chain(kept).collect()
     }
 
     /// Frees a full disk of some of what is kept, the oldest of it.

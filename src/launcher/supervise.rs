@@ -18,7 +18,7 @@
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
-use std::io::{self, PipeWriter, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -40,13 +40,14 @@ use super::files::{
 use super::lease;
 use super::procfs::ProcessId;
 use limit::Limit;
-use output::Output;
+use outputs::{Outputs, Pipes};
 use processes::{Processes, signal_each};
 
 mod exec;
 mod figures;
 mod limit;
 mod output;
+mod outputs;
 mod processes;
 
 pub use output::MAX_OUTPUT_BYTES;
@@ -185,8 +186,8 @@ async fn begin(dir: &InstanceDir) -> Result<Watch, Obstacle> {
     // From here on its time counts.
     let limit =
         Limit::new(&launch).map_err(|error| Obstacle::of("cannot watch its time limit", &error))?;
-    let (output, pipe) =
-        Output::open(dir).map_err(|error| Obstacle::of("cannot open the output file", &error))?;
+    let (output, pipes) = Outputs::open(dir, launch.split_output)
+        .map_err(|error| Obstacle::of("cannot open the output file", &error))?;
     if let Some(group) = &launch.group
         && let Err(error) = group.create(launch.limits).await
     {
@@ -195,7 +196,7 @@ async fn begin(dir: &InstanceDir) -> Result<Watch, Obstacle> {
     }
     let processes = Processes::new(launch.group, launch.limits);
     let began = figures::SinceBoot::now();
-    match start(dir, pipe) {
+    match start(dir, pipes) {
         Ok(leader) => Ok(Watch {
             output,
             leader: Some(leader),
@@ -220,8 +221,9 @@ async fn begin(dir: &InstanceDir) -> Result<Watch, Obstacle> {
 ///
 /// The child is this program with `exec` as last argument. Its standard output is a pipe that closes without a byte
 /// when the kernel replaces it by the workload's program; a text in it says why that failed. Its standard error is what
-/// the workload is to write to.
-fn start(dir: &InstanceDir, output: PipeWriter) -> Result<Pid, Obstacle> {
+/// the workload is to write to, or its standard error alone: then its standard input is what it is to write its standard
+/// output to.
+fn start(dir: &InstanceDir, pipes: Pipes) -> Result<Pid, Obstacle> {
     let failed = |error: io::Error| Obstacle::of("cannot start a process", &error);
     let mut child = Command::new(PROGRAM)
         .arg0("ciao-instance")
@@ -229,9 +231,9 @@ fn start(dir: &InstanceDir, output: PipeWriter) -> Result<Pid, Obstacle> {
         .arg(&dir.0)
         .arg(EXEC)
         .process_group(0)
-        .stdin(Stdio::null())
+        .stdin(pipes.stdout.map_or_else(Stdio::null, Stdio::from))
         .stdout(Stdio::piped())
-        .stderr(output)
+        .stderr(pipes.last)
         .spawn()
         .map_err(failed)?;
     let mut text = String::new();
@@ -264,7 +266,7 @@ struct Watch {
     /// The main process, until it has been waited for: so long its pid, and its group's id, cannot be another's.
     leader: Option<Pid>,
     /// What it writes.
-    output: Output,
+    output: Outputs,
     /// How the main process ended; `None` until then.
     status: Option<WaitStatus>,
     ask: Ask,

@@ -15,6 +15,9 @@ pub(super) fn object(command: &Command) -> Option<String> {
         | Command::Suspend(target)
         | Command::Resume(target) => instance(target),
         Command::Forget(target) => format!("instance {}, to be forgotten", target.instance),
+        Command::DeleteOutput(delete) => {
+            format!("what instance {} has left", delete.instance_uuid)
+        }
         Command::AttachVolume { target, volume } => {
             format!("volume {volume} to {}", instance(target))
         }

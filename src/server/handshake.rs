@@ -380,6 +380,7 @@ fn check(
         certificate_ends_s: Some(identity.ends_at_s),
         address: None,
         certificate: Some(identity.fingerprint),
+        subject: Some(identity.subject.as_str().into()),
     })
 }
 

@@ -3,7 +3,7 @@
 //! [`Store::push`] takes a change in under the scheduler's lock and waits for nothing. A thread ([`writer`]) writes
 //! everything that came while it was writing the last time as one transaction, and tells the core of the newest change
 //! in it. What waits is merged by key, so it is never more than one record for each key: no more than the core itself
-//! has in memory, however slow the disk is.
+//! has in memory, and as many ends of runs again that it has forgotten, however slow the disk is ([`waiting`]).
 //!
 //! [`format`](mod@format) says what a record is in bytes, [`file`](mod@file) is the database. [`super::restore`] hands
 //! what was found to the core.
@@ -26,12 +26,14 @@ pub(super) mod format;
 mod medium;
 #[cfg(test)]
 mod tests;
+mod waiting;
 mod writer;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
@@ -44,6 +46,7 @@ use tracing::{info, warn};
 use self::ends::History;
 pub use self::ends::{HISTORY_BYTES, HISTORY_TIME, HistoryLimits};
 use self::file::{IfAbsent, OpenError, StoreFile, set_aside};
+use self::waiting::Waiting;
 pub use self::writer::News;
 use self::writer::{Patience, Sink};
 use super::measured::{Holds, Measured};
@@ -59,23 +62,6 @@ const MAX_NAMED: usize = 8;
 
 /// Records to be put, or deleted, by key: what one transaction writes. Keys keep the order in which they came first.
 type Batch = IndexMap<RecordKey, Option<Record>>;
-
-/// Most ended runs that wait for the disk after the core has forgotten them: some 64 MiB, as much as the core itself
-/// remembers. They come only while a disk takes no writes for as long as that.
-const MAX_FORGOTTEN: usize = 100_000;
-
-/// Adds changes to those that wait. The end of a run is put on record also where the core has forgotten it meanwhile,
-/// which leaves it in the core's own table until the core, once it is restarted, forgets it again.
-fn merge(batch: &mut Batch, entries: impl IntoIterator<Item = (RecordKey, Option<Record>)>) {
-    for (key, record) in entries {
-        let is_forgotten = record.is_none()
-            && matches!(key, RecordKey::Run(_))
-            && matches!(batch.get(&key), Some(Some(_)));
-        if !is_forgotten || batch.len() > MAX_FORGOTTEN {
-            batch.insert(key, record);
-        }
-    }
-}
 
 /// A store that is being written to: the handle that the hub holds. Dropping it lets the thread write what is
 /// left and end, without waiting for that.
@@ -241,14 +227,20 @@ impl Store {
     #[cfg(any(test, feature = "test-support"))]
     #[must_use]
     pub fn ends_kept(&self) -> (u64, u64) {
-        use std::sync::atomic::Ordering::Relaxed;
         let totals = &self.history.totals;
-        (totals.records.load(Relaxed), totals.bytes.load(Relaxed))
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (of(&totals.records), of(&totals.bytes))
     }
 
     /// The ends on record.
     pub(super) fn history(&self) -> &Arc<History> {
         &self.history
+    }
+
+    /// How many ends were lost, since the store was opened, because too many waited for the disk that the core had
+    /// forgotten.
+    pub(super) fn ends_lost(&self) -> u64 {
+        self.shared.ends_lost.load(Ordering::Relaxed)
     }
 
     /// How long transactions took that were written, since the store was opened.
@@ -261,8 +253,9 @@ impl Store {
     pub fn push(&self, change: Change) {
         let mut state = self.shared.state.lock();
         state.taken = state.taken.max(change.ticket);
-        merge(&mut state.pending, change.entries);
+        let lost = state.pending.merge(change.entries);
         drop(state);
+        self.shared.lose(lost);
         self.shared.changed.notify_all();
     }
 
@@ -320,14 +313,16 @@ struct StoreShared {
     failure: watch::Sender<Option<String>>,
     /// How long transactions took.
     commits: Holds,
+    /// Ends that were lost because too many waited for the disk.
+    ends_lost: AtomicU64,
 }
 
 /// How far each change is. Tickets only ascend; `written` and `failed` never exceed `taken`.
 #[derive(Debug, Default)]
 struct WriterProgress {
-    /// What the next transaction is to write; later changes of a key replace earlier ones. All of it goes into one
-    /// transaction, so that a change is on disk as a whole or not at all.
-    pending: Batch,
+    /// What the next transaction is to write. All of it goes into one transaction, so that a change is on disk as a
+    /// whole or not at all.
+    pending: Waiting,
     /// The newest change taken in.
     taken: Ticket,
     /// The newest change on disk.
@@ -349,11 +344,11 @@ struct WriterProgress {
 impl StoreShared {
     /// The next transaction, and the newest change in it; waits for one. `None`: there is none to come. While the store
     /// is closing, what is left is still given out before `None`.
-    fn take(&self) -> Option<(Batch, Ticket)> {
+    fn take(&self) -> Option<(Waiting, Ticket)> {
         let mut state = self.state.lock();
         loop {
             if state.taken > state.written {
-                return Some((std::mem::take(&mut state.pending), state.taken));
+                return Some((state.pending.take(), state.taken));
             }
             if state.is_closing {
                 return None;
@@ -364,10 +359,17 @@ impl StoreShared {
 
     /// Adds what has come meanwhile to a transaction that was not written; the newest change in it then. Later values
     /// of a key replace those in the batch.
-    fn take_more(&self, batch: &mut Batch) -> Ticket {
+    fn take_more(&self, waiting: &mut Waiting) -> Ticket {
         let mut state = self.state.lock();
-        merge(batch, state.pending.drain(..));
-        state.taken
+        let (later, taken) = (state.pending.take(), state.taken);
+        drop(state);
+        self.lose(waiting.merge_later(later));
+        taken
+    }
+
+    /// Counts ends that are lost.
+    fn lose(&self, ends: u64) {
+        self.ends_lost.fetch_add(ends, Ordering::Relaxed);
     }
 
     /// Lets some time pass; less, if the store is to be closed or somebody waits for it.

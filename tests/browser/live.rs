@@ -254,3 +254,57 @@ async fn what_has_ended_is_listed_with_how_and_those_of_one_outcome_alone_on_req
     page.says("#detail h1", "first").await;
     page.is_clean(&[NO_OUTPUT]).await;
 }
+
+/// Has the test answer what is asked of the history: `answer(latest, count, next)` gives a page to who asked first.
+const HISTORY_BY_HAND: &str = "
+    const real = window.fetch;
+    const waiting = [];
+    window.asked = 0;
+    const row = (number) => ({ number, instance_uuid: `run-${number}`, outcome: 'succeeded', exit_code: 0, ended_at_ms: 1 });
+    window.answer = (latest, count, next) => {
+        const items = Array.from({ length: count }, (_, at) => row(latest - at));
+        const headers = { 'content-type': 'application/json' };
+        waiting.shift()(new Response(JSON.stringify({ items, next, in_memory: false }), { headers }));
+    };
+    window.fetch = (path, options) => {
+        if (!String(path).includes('/v1/history')) return real(path, options);
+        window.asked += 1;
+        return new Promise((resolve) => waiting.push(resolve));
+    };
+    return true";
+
+#[tokio::test]
+async fn earlier_ends_are_read_once_however_often_they_are_asked_for() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let world = World::new(&["node-1"]).await;
+    let web = world.web("viewer").await;
+    let page = Page::open(browser, &web.url).await;
+    page.show("history").await;
+    page.says("main", "Nothing that has ended matches").await;
+    assert_eq!(page.browser.js(HISTORY_BY_HAND).await, true);
+    let button = |text: &str| {
+        format!(
+            "[...document.querySelectorAll('main button')].find((it) => it.innerText === '{text}')"
+        )
+    };
+    let rows =
+        |text: &str| format!("document.querySelector('main .number').innerText === '{text}'");
+    let again = button("Read again");
+    page.browser.js(&format!("{again}.click()")).await;
+    page.browser.until("window.asked === 1").await;
+    page.browser.js("window.answer(1000, 500, '501')").await;
+    page.browser
+        .until(&rows("500, and there are earlier ones"))
+        .await;
+    let earlier = button("Earlier ones");
+    page.browser
+        .js(&format!("const it = {earlier}; it.click(); it.click();"))
+        .await;
+    page.browser.until("window.asked === 2").await;
+    page.browser.js(&format!("{earlier}.click()")).await;
+    page.browser.js("window.answer(500, 3, undefined)").await;
+    page.browser.until(&rows("503")).await;
+    assert_eq!(page.browser.js("return window.asked").await, 2);
+}

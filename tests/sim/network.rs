@@ -263,6 +263,7 @@ impl World {
             certificate_ends_s: None,
             address: None,
             certificate: None,
+            subject: None,
         };
         self.sessions += 1;
         let session = SessionId(self.sessions);

@@ -235,7 +235,8 @@ async fn ends_are_listed_by_what_is_asked_with_what_each_has_used() {
     for (options, count) in [
         ("", 2),
         ("--since 2h", 2),
-        ("--since today --until yesterday", 0),
+        ("--since all --until 1h", 0),
+        ("--until 1960-01-01", 0),
         ("--state succeeded", 1),
         ("--state oom", 0),
         ("--program /bin/sh*", 2),
@@ -282,8 +283,10 @@ async fn ends_are_listed_by_what_is_asked_with_what_each_has_used() {
 async fn what_is_beyond_the_limits_is_deleted_the_oldest_first_and_counted() {
     let cluster = cluster(true, &["--history-time", "1s"]).await;
     let http = cluster.site.http(cluster.scheduler(), Role::VIEWER).await;
+    let begun = std::time::Instant::now();
     let mut trimmed = false;
     while !trimmed {
+        assert!(begun.elapsed() < DEADLINE, "nothing was deleted");
         let id = cluster.run("--mem 16 --cpus 1", "exit 0").await;
         cluster.until_gone(&id).await;
         let metrics = http.get("/metrics").await.body;
@@ -314,4 +317,93 @@ async fn without_a_state_directory_ends_are_listed_from_memory_which_is_said() {
     assert!(said.contains("in its memory"), "{said}");
     let wrong = http.get("/v1/history?after=x").await.problem();
     assert_eq!((wrong.0, &*wrong.1), (400, "invalid_parameter"));
+}
+
+/// Instances with labels: deleted by `ciaoctl`, stopped, deleted over HTTP, and one that ended by itself.
+async fn ended_in_four_ways(cluster: &Cluster) -> [String; 4] {
+    let sleeping = "--mem 16 --cpus 1 --wait=running";
+    let apollo = "--label project=apollo --label step=1";
+    let deleted = cluster
+        .run(&format!("{sleeping} {apollo}"), "exec sleep 1000")
+        .await;
+    let stopped = cluster
+        .run(
+            &format!("{sleeping} --label project=gemini"),
+            "exec sleep 1000",
+        )
+        .await;
+    let managed = cluster
+        .run(
+            &format!("{sleeping} {apollo} --relocate"),
+            "exec sleep 1000",
+        )
+        .await;
+    let itself = cluster
+        .run("--mem 16 --cpus 1 --label project=apollo", "exit 0")
+        .await;
+    cluster.until_gone(&itself).await;
+    for line in [
+        format!("delete --wait {deleted}"),
+        format!("stop --wait {stopped}"),
+    ] {
+        let ran = cluster.ctl(&line).await;
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+    let http = cluster
+        .site
+        .http(cluster.scheduler(), Role::CONTROLLER)
+        .await;
+    let path = format!("/v1/instances/{managed}?wait=1m");
+    http.send("DELETE", &path, "").await.ok(200);
+    cluster.until_gone(&managed).await;
+    [deleted, stopped, managed, itself]
+}
+
+#[tokio::test]
+async fn ends_have_the_labels_of_their_starts_and_who_asked_for_them_and_are_found_by_both() {
+    let mut cluster = cluster(true, &[]).await;
+    let [deleted, stopped, managed, itself] = ended_in_four_ways(&cluster).await;
+    // What is restored knows it too.
+    cluster.crash_scheduler().await;
+    cluster.ready(&NODES).await;
+
+    let ids = |ends: &Value| {
+        let rows = ends["ends"].as_array().unwrap().iter();
+        let mut ids: Vec<String> = rows
+            .map(|it| it["instance_uuid"].as_str().unwrap().to_owned())
+            .collect();
+        ids.sort();
+        ids
+    };
+    let of = |expected: &[&String]| {
+        let mut ids: Vec<String> = expected.iter().map(|&id| id.clone()).collect();
+        ids.sort();
+        ids
+    };
+    for (options, expected) in [
+        ("--label project=apollo", &[&deleted, &managed, &itself][..]),
+        ("--label project=apollo --label step", &[&deleted, &managed]),
+        ("--label project", &[&deleted, &stopped, &managed, &itself]),
+        ("--label step=2", &[]),
+        ("--by OPERATOR*", &[&deleted, &stopped, &managed]),
+        ("--by nobody", &[]),
+    ] {
+        let ends = listed(&cluster, options).await;
+        assert_eq!(ids(&ends), of(expected), "{options}: {ends}");
+    }
+    let ends = listed(&cluster, "--label project=apollo").await;
+    for end in ends["ends"].as_array().unwrap() {
+        let by = end["by"].as_str();
+        let is_by_itself = end["instance_uuid"] == *itself;
+        assert_eq!(by.is_none(), is_by_itself, "{end}");
+        assert!(by.is_none_or(|by| by.starts_with("OPERATOR ")), "{end}");
+        assert_eq!(end["labels"]["project"], "apollo", "{end}");
+    }
+    let http = cluster.site.http(cluster.scheduler(), Role::VIEWER).await;
+    let rows = over_http(&http, "&labels=project%3Dapollo,step&by=OPERATOR*").await;
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    let csv = cluster.ctl("history -o csv --label step").await.out;
+    assert!(csv.contains(",project=apollo step=1"), "{csv}");
+    let table = cluster.ctl("history --label project=gemini").await.out;
+    assert!(table.contains("by OPERATOR"), "{table}");
 }

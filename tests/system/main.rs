@@ -51,6 +51,7 @@ mod program;
 mod queueing;
 mod renewal;
 mod reruns;
+mod results;
 mod retries;
 mod sets;
 mod silence;

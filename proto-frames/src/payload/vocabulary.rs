@@ -2,11 +2,12 @@
 
 use sched_model::{
     AssignPublicIpFailure, AttachVolumeFailure, CommandFailure, CommandRefused, ControllerStatus,
-    Delete, DeleteFailure, DeleteImage, DrainProgress, EndsRecorded, Evacuate, ImageList,
-    InstanceDeleted, InstancePlaced, InstanceQueued, InstanceStateEvent, InstanceStopped,
-    LeaseRenewed, ListImages, Migrate, NodeConnected, NodeDisconnected, NodePressure,
-    PlacementDecision, Query, QueryResult, ReadImage, ReadOutput, Reload, Reloaded, ReportReceived,
-    Restore, Resume, Snapshot, StartFailure, Suspend, UnassignPublicIpFailure, Update,
+    Delete, DeleteFailure, DeleteImage, DeleteOutput, DrainProgress, EndsRecorded, Evacuate,
+    ImageList, InstanceDeleted, InstancePlaced, InstanceQueued, InstanceStateEvent,
+    InstanceStopped, LeaseRenewed, ListImages, Migrate, NodeConnected, NodeDisconnected,
+    NodePressure, PlacementDecision, Query, QueryResult, ReadImage, ReadOutput, Reload, Reloaded,
+    ReportReceived, Restore, Resume, Snapshot, StartFailure, Suspend, UnassignPublicIpFailure,
+    Update,
 };
 
 use super::document::payload;
@@ -42,6 +43,7 @@ payload!(ControllerStatus under "controller_status", SMALL);
 payload!(CommandRefused under "command_refused", SMALL);
 payload!(Query under "query", SMALL);
 payload!(ReadOutput under "read_output", SMALL);
+payload!(DeleteOutput under "delete_output", SMALL);
 payload!(ReadImage under "read_image", SMALL);
 payload!(DeleteImage under "delete_image", SMALL);
 payload!(ListImages under "list_images", SMALL);

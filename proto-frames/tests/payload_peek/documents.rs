@@ -322,6 +322,8 @@ pub(crate) const FLOW: &str = "start:
     batch: {id: b1, count: 8}
     attempts: 3
     relocate: false
+    split_output: true
+    labels: {project: apollo, run: seven}
     on_node_loss: report
     time_limit: 90s
     stop: {signal: HUP, grace: 0}

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sched_model::{
     ArrayView, AssignPublicIpFailure, AttachVolumeFailure, CommandFailure, ControllerStatus,
-    Delete, DeleteFailure, DrainProgress, EndsRecorded, InstanceDeleted, InstancePlaced,
-    InstanceQueued, InstanceStateEvent, LeaseRenewed, Migrate, NodeConnected, NodeDisconnected,
-    NodePressure, OutputPart, PlacementDecision, Query, QueryResult, ReadOutput, Reload, Reloaded,
-    ReportReceived, Resume, Snapshot, StartFailure, Suspend, UnassignPublicIpFailure, Update,
+    Delete, DeleteFailure, DeleteOutput, DrainProgress, EndsRecorded, InstanceDeleted,
+    InstancePlaced, InstanceQueued, InstanceStateEvent, LeaseRenewed, Migrate, NodeConnected,
+    NodeDisconnected, NodePressure, OutputPart, PlacementDecision, Query, QueryResult, ReadOutput,
+    Reload, Reloaded, ReportReceived, Resume, Snapshot, StartFailure, Suspend,
+    UnassignPublicIpFailure, Update,
 };
 use sched_model::{Role, Uuid};
 
@@ -210,6 +211,8 @@ pub enum Message {
     QueryResult(Box<Explained<QueryResult, RowCauses>>),
     /// A launcher is asked for a chunk of what a workload wrote; sent only to launchers that announced the capability.
     ReadOutput(Box<ReadOutput>),
+    /// A launcher is to delete what an instance has left; sent only to launchers that announced the capability.
+    DeleteOutput(DeleteOutput),
     /// Why what a workload wrote cannot be read (native encoding only).
     NoOutput(Box<Explained<OutputPart, Unread>>),
 }

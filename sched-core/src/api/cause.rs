@@ -227,6 +227,22 @@ pub struct OtherEnd {
 }
 
 impl Cause {
+    /// Whether it is that of an end that a command asked for.
+    #[must_use]
+    pub fn is_by_command(&self) -> bool {
+        matches!(
+            self,
+            Self::Deleted
+                | Self::BeingDeleted
+                | Self::DeletedWhileLost
+                | Self::DeletedLost
+                | Self::Stopped
+                | Self::StopsIt
+                | Self::EndedAsTold
+                | Self::Forgotten
+        )
+    }
+
     /// Bytes that it has on the heap, mostly of others' texts.
     pub(crate) fn text_len(&self) -> usize {
         match self {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sched_model::{
-    AssignPublicIpFailure, Evacuate, Migrate, Query, ReadOutput, Reload, Restore, Topic,
-    UnassignPublicIpFailure, Update,
+    AssignPublicIpFailure, DeleteOutput, Evacuate, Migrate, Query, ReadOutput, Reload, Restore,
+    Topic, UnassignPublicIpFailure, Update,
 };
 
 use crate::api::array::ArrayStart;
@@ -70,6 +70,8 @@ pub enum Command {
     Watch(Vec<Topic>),
     /// ReadOutput.
     ReadOutput(Box<ReadOutput>),
+    /// DeleteOutput.
+    DeleteOutput(DeleteOutput),
     /// Something for the store of images, which is not the core's: it says who may ask.
     Image(ImageCommand),
     /// Something about the versions of the cluster configuration, which are not the core's: it says who may ask.
@@ -132,6 +134,7 @@ impl Command {
             Self::Query(_) => CommandName::Query,
             Self::Watch(_) => CommandName::Watch,
             Self::ReadOutput(_) => CommandName::ReadOutput,
+            Self::DeleteOutput(_) => CommandName::DeleteOutput,
             Self::Image(ImageCommand::Read) => CommandName::ReadImage,
             Self::Image(ImageCommand::Write) => CommandName::WriteImage,
             Self::Image(ImageCommand::Delete) => CommandName::DeleteImage,

@@ -121,7 +121,7 @@ pub enum Departure {
 }
 
 /// Who a new peer is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
     /// Its UUID.
     pub uuid: Uuid,
@@ -137,6 +137,8 @@ pub struct Hello {
     pub address: Option<SocketAddr>,
     /// The SHA-256 of its certificate: sessions with the same one have shares together. `None` within the process.
     pub certificate: Option<[u8; 32]>,
+    /// The subject of its certificate, for people.
+    pub subject: Option<ShortText>,
 }
 
 impl Hello {
@@ -151,6 +153,7 @@ impl Hello {
             certificate_ends_s: None,
             address: None,
             certificate: None,
+            subject: None,
         }
     }
 }
@@ -333,8 +336,11 @@ impl Capabilities {
     pub const MORE_IMAGES: Self = Self(512);
     /// End instances in time, in the way that their START says, and start them again.
     pub const RUN_LIMITS: Self = Self(1024);
+    /// Keep standard output and standard error apart, serve files of working directories, and delete what instances have
+    /// left.
+    pub const RESULTS: Self = Self(2048);
 
-    const NAMES: [(Self, &'static str); 11] = [
+    const NAMES: [(Self, &'static str); 12] = [
         (Self::SUSPEND, "suspend"),
         (Self::MIGRATE, "migrate"),
         (Self::UPDATE, "update"),
@@ -346,6 +352,7 @@ impl Capabilities {
         (Self::IMAGES, "images"),
         (Self::MORE_IMAGES, "more-images"),
         (Self::RUN_LIMITS, "run-limits"),
+        (Self::RESULTS, "results"),
     ];
 
     /// Those of these words that are known.

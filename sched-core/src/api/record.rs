@@ -453,6 +453,10 @@ pub struct RunRecord {
     /// What its launcher knows of it beyond that. Records of earlier versions lack it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub facts: Option<FactsRecord>,
+    /// Who asked for its end, where that was by command and is known: role and subject of the certificate. Records of
+    /// earlier versions lack it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<Box<str>>,
     /// What became of it, oldest first.
     pub history: Vec<Event>,
 }
@@ -479,6 +483,9 @@ pub struct FactsRecord {
     /// How often its launcher started it again.
     #[serde(skip_serializing_if = "is_zero")]
     pub restarts: u32,
+    /// The labels that its START gave it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 /// A drain under way.

@@ -38,6 +38,8 @@ names! {
     Watch,
     /// ReadOutput.
     ReadOutput,
+    /// DeleteOutput.
+    DeleteOutput,
     /// ReadImage.
     ReadImage,
     /// WriteImage.

@@ -34,6 +34,12 @@ pub enum Unread {
     NoInstance,
     /// The node that had it last is not known any more.
     NodeForgotten(Uuid),
+    /// The node's launcher neither keeps streams apart nor serves or deletes files.
+    NoResults(NamedNode),
+    /// The instance is not over, so that nothing of it is deleted.
+    NotOver,
+    /// Working directories are not for viewers.
+    NotPermitted,
 }
 
 impl Unread {
@@ -46,7 +52,9 @@ impl Unread {
                 OutputFailure::NodeLost
             }
             Self::NotAnswered(..) => OutputFailure::Timeout,
-            Self::NotSupported(_) => OutputFailure::NotSupported,
+            Self::NotSupported(_) | Self::NoResults(_) => OutputFailure::NotSupported,
+            Self::NotOver => OutputFailure::NotOver,
+            Self::NotPermitted => OutputFailure::NotPermitted,
             Self::Waits | Self::NeverBegan => OutputFailure::NeverBegan,
             Self::NoInstance => OutputFailure::NoInstance,
         }

@@ -68,24 +68,14 @@ impl Scheduler {
             Command::Evacuate(evacuate) => self.evacuate(id, parcel, &evacuate),
             Command::Restore(restore) => self.restore_node(id, parcel, &restore),
             Command::AssignPublicIp { agent, otherwise } => {
-                let otherwise = Message::AssignPublicIpFailure(otherwise);
-                self.forward_to_concentrator(
-                    id,
-                    CommandName::AssignPublicIp.into(),
-                    parcel,
-                    &agent,
-                    Some(otherwise),
-                );
+                let name = CommandName::AssignPublicIp.into();
+                let otherwise = Some(Message::AssignPublicIpFailure(otherwise));
+                self.forward_to_concentrator(id, name, parcel, &agent, otherwise);
             }
             Command::ReleasePublicIp { agent, otherwise } => {
-                let otherwise = Message::UnassignPublicIpFailure(otherwise);
-                self.forward_to_concentrator(
-                    id,
-                    CommandName::ReleasePublicIp.into(),
-                    parcel,
-                    &agent,
-                    Some(otherwise),
-                );
+                let name = CommandName::ReleasePublicIp.into();
+                let otherwise = Some(Message::UnassignPublicIpFailure(otherwise));
+                self.forward_to_concentrator(id, name, parcel, &agent, otherwise);
             }
             Command::RefreshCnci { agent } => {
                 let name = CommandName::RefreshCnci.into();
@@ -100,7 +90,10 @@ impl Scheduler {
                 self.send(id, Message::QueryResult(Box::new(page)));
             }
             Command::Watch(topics) => self.peers.subscribe(id, &topics),
-            Command::ReadOutput(read) => self.read_output(now, id, *read),
+            Command::ReadOutput(read) => self.read_output(now, id, *read, None),
+            Command::DeleteOutput(delete) => {
+                self.read_output(now, id, delete.as_read(), Some(delete));
+            }
             Command::Image(_) => self.act(Action::image(id, parcel)),
             Command::Configuration(_) => self.act(Action::configuration(id, parcel)),
             Command::Reload(reload) => self.act(Action::reload(id, reload)),

@@ -10,6 +10,7 @@ use crate::api::ids::{InstanceId, SessionId};
 use crate::api::parcel::Parcel;
 use crate::api::refused::{RefusalCause, Refused};
 use crate::api::sent::{ReportName, Sent};
+use crate::api::text::ShortText;
 use crate::peers::outcomes;
 use crate::peers::session::Session;
 use crate::sight::Sight;
@@ -180,6 +181,14 @@ impl Scheduler {
 }
 
 impl Sight<'_> {
+    /// Who asks for the end of an instance, in words for its record, if it is placed or managed.
+    pub(crate) fn who_ends(&self, id: SessionId, instance: &InstanceId) -> Option<ShortText> {
+        let is_there =
+            self.cluster.placement(instance).is_some() || self.instances.contains(instance);
+        let session = self.peers.get(id).filter(|_| is_there)?;
+        Some(session.who())
+    }
+
     /// Whether an instance is placed or managed.
     pub(crate) fn is_there(&self, instance: &str) -> bool {
         let instance = InstanceId::new(instance);

@@ -11,6 +11,7 @@ use sched_model::SetMember;
 use super::Instances;
 use crate::api::ids::InstanceId;
 use crate::api::rules::TenantId;
+use crate::api::text::ShortText;
 use crate::maps::Map;
 
 /// Instances of which something is known, living or not: those of a cluster of 4096 nodes with 64 instances each. For
@@ -60,6 +61,8 @@ struct Rest {
     name: Box<str>,
     program: Box<str>,
     since: Option<Instant>,
+    /// Who has asked for its end, where that was by command.
+    ended_by: Option<ShortText>,
 }
 
 impl Known {
@@ -83,6 +86,8 @@ impl Known {
 pub(super) struct Names {
     abouts: Map<InstanceId, Known>,
     by_name: Map<(Option<TenantId>, Box<str>), InstanceId>,
+    /// Whether the end of any was asked for: most clusters' instances end by themselves, and are not looked up.
+    has_enders: bool,
     /// Entries that were left by the latest pruning.
     pruned_to: usize,
 }
@@ -115,6 +120,24 @@ impl Instances {
         if about.since.is_some() {
             known.rest.get_or_insert_default().since = about.since;
         }
+    }
+
+    /// Notes who has asked for the end of an instance: the latest counts.
+    pub(crate) fn note_ended_by(&mut self, instance: &InstanceId, who: ShortText) {
+        if self.names.abouts.len() < MAX_NAMED || self.names.abouts.contains_key(instance) {
+            let known = self.names.abouts.entry(instance.clone()).or_default();
+            known.rest.get_or_insert_default().ended_by = Some(who);
+            self.names.has_enders = true;
+        }
+    }
+
+    /// Who has asked for it, once: a later run of the instance ends by others.
+    pub(super) fn take_ended_by(&mut self, instance: &InstanceId) -> Option<ShortText> {
+        if !self.names.has_enders {
+            return None;
+        }
+        let known = self.names.abouts.get_mut(instance)?;
+        known.rest.as_mut()?.ended_by.take()
     }
 
     /// The instance that was last called so, whether or not it is still there.

@@ -43,7 +43,7 @@ pub(super) struct Past {
     latest: Map<InstanceId, u64>,
     /// The latest number given.
     last: u64,
-    /// The sum of `Run::bytes`: at most [`MAX_PAST_BYTES`].
+    /// The sum of `Run::bytes`: at most [`MAX_PAST_BYTES`] between two inputs.
     bytes: usize,
     /// Runs that were added, changed or forgotten, and are not noted in the journal yet.
     changed: Vec<u64>,
@@ -81,6 +81,7 @@ impl Instances {
     /// Notes a run that is over, with what its instance is called and runs.
     pub(crate) fn note_run(&mut self, mut run: Run) {
         self.name_run(&mut run);
+        run.set_ended_by(self.take_ended_by(run.instance()));
         self.past.note(run);
     }
 
@@ -88,6 +89,7 @@ impl Instances {
     /// the latest run.
     pub(crate) fn note_whole_run(&mut self, node: Uuid, mut run: Run) {
         self.name_run(&mut run);
+        run.set_ended_by(self.take_ended_by(run.instance()));
         self.past.note_whole(node, run);
     }
 
@@ -289,6 +291,12 @@ impl Instances {
         found
     }
 
+    /// Forgets the oldest runs, so that all take no more bytes than they may. Called once the records of what an input has
+    /// changed are handed out: a run that was forgotten before would have no record.
+    pub(crate) fn forget_oldest_runs(&mut self) {
+        self.past.forget_oldest();
+    }
+
     /// The number of remembered runs, and the bytes that they take.
     #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn past_size(&self) -> (usize, usize) {
@@ -328,7 +336,6 @@ impl Past {
             run,
         });
         self.changed.push(number);
-        self.forget_oldest();
     }
 
     /// Puts a number into the linked list of an instance's runs; returns the number before it. Costs as much as there are

@@ -185,6 +185,12 @@ impl Journal {
         true
     }
 
+    /// Whether the end with this number was dealt with.
+    pub(crate) fn has_dealt_with(&self, node: Uuid, seq: u64) -> bool {
+        let heard = self.ends.by_node.get(&node);
+        heard.is_some_and(|heard| seq <= heard.seq)
+    }
+
     /// Has a node told which of its ends are dealt with, once all that changed so far is on disk.
     pub(crate) fn acknowledge_ends(&mut self, node: Uuid) {
         if let Some(ends) = self.ends.ask(node) {

@@ -121,14 +121,15 @@ pub fn needs_master(command: CommandName) -> bool {
     !touches_no_instance(command)
 }
 
-/// Whether it does nothing to any instance, because it only reads, or is about images or the scheduler's files. The original
-/// has no such commands.
+/// Whether it does nothing to any instance, because it only reads, or is about what instances have left, images or the
+/// scheduler's files. The original has no such commands.
 fn touches_no_instance(command: CommandName) -> bool {
     matches!(
         command,
         CommandName::Query
             | CommandName::Watch
             | CommandName::ReadOutput
+            | CommandName::DeleteOutput
             | CommandName::ReadImage
             | CommandName::WriteImage
             | CommandName::DeleteImage

@@ -10,6 +10,7 @@ use crate::api::config::MAX_REFUSED_KINDS;
 use crate::api::ids::NodeKey;
 use crate::api::input::{Backlog, Dialect, Hello};
 use crate::api::sent::Sent;
+use crate::api::text::ShortText;
 use crate::peers::owner::Owner;
 
 /// One connection of one peer; changed by way of [`Peers`](crate::peers::Peers) alone.
@@ -57,6 +58,15 @@ impl Session {
     /// The SHA-256 of its certificate, if it has one.
     pub(crate) fn certificate(&self) -> Option<[u8; 32]> {
         self.hello.certificate
+    }
+
+    /// Who its peer is, for people: its role, and the subject of its certificate, or where it has none its UUID.
+    pub(crate) fn who(&self) -> ShortText {
+        let role = self.hello.role;
+        ShortText::new(&match &self.hello.subject {
+            Some(subject) => format!("{role} {}", subject.as_str()),
+            None => format!("{role} {}", self.hello.uuid),
+        })
     }
 
     /// When it began.

@@ -170,6 +170,7 @@ impl Sight<'_> {
             retries: run.retries(),
             by_command: run.is_by_command(),
             facts: run.facts().map(facts_record),
+            by: run.by().map(|by| by.as_str().into()),
             history: run.events().map(|it| self.event_record(&it)).collect(),
         }
     }
@@ -355,5 +356,6 @@ fn facts_record(facts: &EndFacts) -> FactsRecord {
         cpu_ms: facts.cpu_ms,
         output_bytes: facts.output_bytes,
         restarts: facts.restarts,
+        labels: facts.labels.clone(),
     }
 }

@@ -45,7 +45,7 @@ impl Scheduler {
         if hello.uuid != self.config.uuid {
             self.notice(Notice::Connected(hello.uuid, hello.role));
         }
-        let old = self.peers.connect(id, hello, now);
+        let old = self.peers.connect(id, hello.clone(), now);
         if hello.role.intersects(LAUNCHER) {
             self.connect_node(now, id, &hello);
         }
@@ -402,7 +402,7 @@ impl Scheduler {
         }
         let configuration = self.peers.configuration(hello.dialect);
         self.send(id, Message::Connected { configuration });
-        self.peers.connect_candidate(id, *hello, now);
+        self.peers.connect_candidate(id, hello.clone(), now);
         true
     }
 

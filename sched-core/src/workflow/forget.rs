@@ -13,6 +13,9 @@ impl Scheduler {
     /// Forgets an instance whose node is lost, managed or plain, and reports it as deleted. Any other instance is
     /// refused: it has to be deleted on its node.
     pub(crate) fn forget_lost(&mut self, id: SessionId, instance: &InstanceId) {
+        if let Some(who) = self.sight().who_ends(id, instance) {
+            self.instances.note_ended_by(instance, who);
+        }
         if let Some(managed) = self.instances.get(instance) {
             if let State::Lost { .. } = managed.state() {
                 self.end_managing(instance, &Cause::Forgotten);

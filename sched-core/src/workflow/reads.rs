@@ -7,16 +7,17 @@
 //! ```
 //!
 //! A reader asks for the next chunk once it has the last one. That is all the flow control there is, and nothing here
-//! grows with what a workload writes. The reads that are open, and their limits, are in `peers::reads`.
+//! grows with what a workload writes. The reads that are open, and their limits, are in `peers::reads`. What an instance
+//! has left is deleted in the same way, by DeleteOutput.
 
 use std::time::Instant;
 
-use sched_model::{ReadOutput, Uuid};
+use sched_model::{DeleteOutput, ReadOutput, Role, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::Message;
 use crate::api::explained::Explained;
-use crate::api::ids::{InstanceId, NodeKey, SessionId};
+use crate::api::ids::{InstanceId, NodeKey, SessionId, canonical_uuid};
 use crate::api::input::Capabilities;
 use crate::api::parcel::Parcel;
 use crate::api::unread::{NamedNode, Unread};
@@ -27,25 +28,32 @@ use crate::peers::session::Session;
 use crate::sight::Sight;
 
 impl Scheduler {
-    /// ReadOutput from a controller, operator or viewer: passes it on to the node's launcher under a number of the
-    /// scheduler, or answers that there is no output, with the reason: no such instance, too many reads, node not
-    /// connected, launcher too old.
-    pub(crate) fn read_output(&mut self, now: Instant, id: SessionId, request: ReadOutput) {
-        let instance = InstanceId::new(&request.instance_uuid);
+    /// ReadOutput from a controller, operator or viewer, or with `delete` DeleteOutput from a controller or operator: passes
+    /// it on to the node's launcher under a number of the scheduler, or answers that there is no output, with the reason:
+    /// no such instance, too many reads, node not connected, launcher too old; or nothing to delete, of what is not over.
+    pub(crate) fn read_output(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        request: ReadOutput,
+        delete: Option<DeleteOutput>,
+    ) {
+        let to = match &delete {
+            Some(delete) => self.sight().node_to_delete_on(delete),
+            None => self.sight().node_to_read_for(id, &request),
+        };
         let certificate = self.peers.get(id).and_then(Session::certificate);
-        let asked = self
-            .sight()
-            .node_to_read(&instance)
-            .and_then(|(key, session)| {
-                let begun =
-                    self.peers
-                        .reads_mut()
-                        .begin(now, (id, certificate), key, request.clone());
-                Ok((begun.map_err(Unread::Busy)?, session))
-            });
-        match asked {
+        let begun = to.and_then(|(key, session)| {
+            let reads = self.peers.reads_mut();
+            let begun = reads.begin(now, (id, certificate), key, request.clone());
+            Ok((begun.map_err(Unread::Busy)?, session))
+        });
+        match begun {
             Ok((read, session)) => {
-                let message = Message::ReadOutput(Box::new(ReadOutput { read, ..request }));
+                let message = match delete {
+                    Some(delete) => Message::DeleteOutput(DeleteOutput { read, ..delete }),
+                    None => Message::ReadOutput(Box::new(ReadOutput { read, ..request })),
+                };
                 self.send(session, message);
             }
             Err(why) => self.fail_read(id, &request, why),
@@ -91,10 +99,52 @@ impl Scheduler {
 }
 
 impl Sight<'_> {
-    /// The node whose launcher has the output of an instance, and its session.
-    fn node_to_read(&self, instance: &InstanceId) -> Result<(NodeKey, SessionId), Unread> {
-        let placed = self.cluster.placement(instance);
-        let key = match placed {
+    /// The node whose launcher is asked for this, for this peer.
+    fn node_to_read_for(
+        &self,
+        id: SessionId,
+        request: &ReadOutput,
+    ) -> Result<(NodeKey, SessionId), Unread> {
+        let is_file = !request.file.is_empty();
+        let may_read_files = |session: &Session| {
+            let files = Role::CONTROLLER | Role::OPERATOR;
+            session.role().intersects(files)
+        };
+        if is_file && !self.peers.get(id).is_some_and(may_read_files) {
+            return Err(Unread::NotPermitted);
+        }
+        let needs = match is_file || !request.stream.as_str().is_empty() {
+            true => Capabilities::RESULTS,
+            false => Capabilities::OUTPUT,
+        };
+        self.node_to_read(&InstanceId::new(&request.instance_uuid), None, needs)
+    }
+
+    /// The node whose launcher is to delete what an instance has left, if that is over.
+    fn node_to_delete_on(&self, delete: &DeleteOutput) -> Result<(NodeKey, SessionId), Unread> {
+        let instance = InstanceId::new(&delete.instance_uuid);
+        if self.is_not_over(&instance) {
+            return Err(Unread::NotOver);
+        }
+        let named = match &*delete.node_uuid {
+            "" => None,
+            named => {
+                let uuid = canonical_uuid(named).unwrap_or_default();
+                let key = self.cluster.by_uuid(uuid);
+                Some(key.ok_or_else(|| self.away(uuid))?)
+            }
+        };
+        self.node_to_read(&instance, named, Capabilities::RESULTS)
+    }
+
+    /// The node whose launcher has the output of an instance, or this one, and its session.
+    fn node_to_read(
+        &self,
+        instance: &InstanceId,
+        node: Option<NodeKey>,
+        needs: Capabilities,
+    ) -> Result<(NodeKey, SessionId), Unread> {
+        let key = match node.or_else(|| self.cluster.placement(instance)) {
             Some(key) => key,
             None => self.last_node(instance)?,
         };
@@ -106,7 +156,19 @@ impl Sight<'_> {
         if !node.can(Capabilities::OUTPUT) {
             return Err(Unread::NotSupported(named()));
         }
+        if !node.can(needs) {
+            return Err(Unread::NoResults(named()));
+        }
         Ok((key, session))
+    }
+
+    /// Whether an instance is on a node, may be, waits, or is to be placed again.
+    fn is_not_over(&self, instance: &InstanceId) -> bool {
+        self.instances.contains(instance)
+            || self.cluster.placement(instance).is_some()
+            || self.lost_plain(instance).is_some()
+            || self.queue.contains(instance)
+            || self.pending.has(instance)
     }
 
     /// The node that keeps the output of the latest run of an instance that is on no node. In this order: the lost node

@@ -154,9 +154,13 @@ impl Scheduler {
     }
 
     /// Remembers runs that are not known, with one event each: their end, at the time the node says, but not in the
-    /// future.
+    /// future. Not those that were known and are forgotten: their ends are on record once already.
     fn learn_runs(&mut self, node: Uuid, hostname: &ShortText, kept: &[KeptRun]) {
-        let is_known = |run: &&KeptRun| self.instances.knows_run(&run.instance, node, run.seq);
+        let has_forgotten = self.instances.runs_forgotten() > 0;
+        let is_known = |run: &&KeptRun| {
+            let was_known = has_forgotten && self.journal.has_dealt_with(node, run.seq);
+            was_known || self.instances.knows_run(&run.instance, node, run.seq)
+        };
         // Earlier tries of one that was retried are counted with the last.
         let is_of_retried = |run: &&KeptRun| self.instances.was_retried(&run.instance);
         let unknown = kept
@@ -204,7 +208,8 @@ impl Scheduler {
             .called(&record.name, &record.program)
             .of_element(record.index)
             .of_tenant(record.tenant.as_deref().map(TenantId::new).as_ref())
-            .not_started(failed);
+            .not_started(failed)
+            .restored_by(record.by.as_deref());
         let numbers = RunNumbers::restored(record.run, record.ran_on, record.earlier_runs);
         let ended = record.ended_ms.map(|at_ms| self.clock.instant_of(at_ms));
         let mut run = run
@@ -231,5 +236,6 @@ fn facts_of(record: &FactsRecord) -> EndFacts {
         restarts: record.restarts,
         time_used_ms: None,
         program: String::new(),
+        labels: record.labels.clone(),
     }
 }

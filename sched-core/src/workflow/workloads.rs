@@ -38,6 +38,9 @@ impl Scheduler {
         remains: Remains,
     ) {
         self.cancel_pending(&target.instance);
+        if let Some(who) = self.sight().who_ends(id, &target.instance) {
+            self.instances.note_ended_by(&target.instance, who);
+        }
         if let Some(key) = self.cluster.placement(&target.instance) {
             let mut ledger = self.cluster.ledger_mut(key);
             ledger.set_remains(&target.instance, remains);

@@ -15,8 +15,8 @@ use super::limits::{
 use super::retry::{MAX_RETRIES, MAX_RETRY_ON, RetryPolicy};
 use super::{
     Batch, Group, GroupPolicy, MAX_ALTERNATES, MAX_ATTEMPTS, MAX_BATCH, MAX_COUNT, MAX_EXPRESSIONS,
-    MAX_INSTANCES_NAMED, MAX_MUST_UNDERSTAND, MAX_NEAR, MAX_PRIORITY, MAX_QUEUE, MAX_RESOURCES,
-    Near, OnNodeLoss, Scheduling, VERSION, is_image, is_instance_name, is_name,
+    MAX_INSTANCES_NAMED, MAX_LABELS, MAX_MUST_UNDERSTAND, MAX_NEAR, MAX_PRIORITY, MAX_QUEUE,
+    MAX_RESOURCES, Near, OnNodeLoss, Scheduling, VERSION, is_image, is_instance_name, is_name,
 };
 use crate::cut::shorten;
 use crate::error::{Fault, PayloadError};
@@ -108,6 +108,7 @@ impl Scheduling {
         self.check_limits()?;
         self.check_retry()?;
         self.check_after()?;
+        self.check_labels()?;
         if !self.image.is_empty() && !is_image(&self.image) {
             return wrong("image", Fault::NotAnImage(shorten(&self.image)));
         }
@@ -115,6 +116,16 @@ impl Scheduling {
             return wrong("name", Fault::NotAnInstanceName(shorten(&self.name)));
         }
         self.check_dry_run()
+    }
+
+    /// Labels are names with names, so that each can be written as `KEY=VALUE`.
+    fn check_labels(&self) -> Result<(), PayloadError> {
+        check_len("labels", self.labels.len(), MAX_LABELS)?;
+        let mut labels = self.labels.iter();
+        labels.try_for_each(|(key, value)| {
+            check_name("labels", key)?;
+            check_name(&format!("labels.{key}"), value)
+        })
     }
 
     /// The version must be the one understood here, and every key of `must_understand` must exist.

@@ -9,7 +9,7 @@ use proto_frames::payload::scheduling::MAX_PRIORITY;
 use proto_frames::payload::{EndOutcome, Span};
 
 use super::{HistoryFormat, at_least, duration, mebibytes, placement};
-use crate::ctl::moment::{Moment, moment};
+use crate::ctl::moment::{self, Moment, moment};
 
 /// `ciaoctl suspend` and `ciaoctl resume`.
 #[derive(Debug, Args)]
@@ -110,6 +110,9 @@ pub struct HistoryArgs {
     /// Which ends are listed.
     #[command(flatten)]
     pub ends: EndArgs,
+    /// Whole UUIDs instead of their beginnings
+    #[arg(long, conflicts_with = "instance", help_heading = "Without INSTANCE")]
+    pub full: bool,
     /// No line with the columns' names
     #[arg(long)]
     pub no_headers: bool,
@@ -118,7 +121,7 @@ pub struct HistoryArgs {
     pub output: Option<HistoryFormat>,
 }
 
-/// Which ends `ciaoctl history` lists.
+/// Which ends `ciaoctl history` lists, and `ciaoctl collect` fetches.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Without INSTANCE")]
 pub struct EndArgs {
@@ -126,7 +129,7 @@ pub struct EndArgs {
     #[arg(long, value_name = "WHEN", default_value = "24h", value_parser = moment, conflicts_with = "instance")]
     pub since: Moment,
     /// Only what ended before then, in the same notation
-    #[arg(long, value_name = "WHEN", value_parser = moment, conflicts_with = "instance")]
+    #[arg(long, value_name = "WHEN", value_parser = moment::end, conflicts_with = "instance")]
     pub until: Option<Moment>,
     /// Only what ended so; failed is all that went wrong
     #[arg(long, value_name = "STATE", value_parser = PossibleValuesParser::new(EndOutcome::KNOWN), conflicts_with = "instance")]
@@ -147,12 +150,20 @@ pub struct EndArgs {
     /// beginning of it
     #[arg(long, value_name = "PROGRAM", conflicts_with = "instance")]
     pub program: Option<String>,
+    /// Only what these ended by command: role and subject of a certificate, or with a * at the end the beginning of that, or
+    /// behind a * a part of it
+    #[arg(long, value_name = "WHO", conflicts_with = "instance")]
+    pub by: Option<String>,
+    /// Only what has this label: KEY=VALUE, or KEY for any value; repeatable: all must be there
+    #[arg(
+        long = "label",
+        value_name = "KEY[=VALUE]",
+        conflicts_with = "instance"
+    )]
+    pub labels: Vec<String>,
     /// No more than so many, the latest
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "instance")]
     pub limit: Option<u32>,
-    /// Whole UUIDs instead of their beginnings
-    #[arg(long, conflicts_with = "instance")]
-    pub full: bool,
 }
 
 /// Reads a length of time as people write it, for the wire.

@@ -71,6 +71,12 @@ pub struct RunLimitArgs {
     /// :failed in any other way; repeatable
     #[arg(long, value_name = "INSTANCE[:END]", value_parser = after)]
     pub after: Vec<After>,
+    /// A label to find it by once it has ended, as history --label does; repeatable
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = super::variable)]
+    pub labels: Vec<(String, String)>,
+    /// Keep its standard error apart from its standard output, for logs --stdout and --stderr
+    #[arg(long)]
+    pub split_output: bool,
 }
 
 impl RunLimitArgs {
@@ -83,6 +89,8 @@ impl RunLimitArgs {
             restart: self.restart(),
             retry: self.retry(),
             after: self.after.clone(),
+            labels: self.labels.iter().cloned().collect(),
+            split_output: self.split_output,
             ..scheduling.unwrap_or_default()
         };
         (all != Scheduling::default()).then_some(all)

@@ -19,6 +19,12 @@ pub struct LogsArgs {
     /// Only so many of the last lines, and with --follow what comes then [default: all that is kept]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_TAIL_LINES))]
     pub tail: Option<u64>,
+    /// Only its standard output, of one whose START has its streams kept apart (--split-output)
+    #[arg(long, conflicts_with = "stderr")]
+    pub stdout: bool,
+    /// Only its standard error
+    #[arg(long)]
+    pub stderr: bool,
     /// Also on a terminal, print it as it is: escape codes reach the terminal
     #[arg(long, conflicts_with = "json")]
     pub raw: bool,

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use proto_frames::Kind;
-use proto_frames::payload::{OutputChunk, Payload, ReadOutput};
+use proto_frames::payload::{DeleteOutput, OutputChunk, OutputPart, Payload, ReadOutput};
 
 use super::{Client, ClientError};
 use crate::ctl::event::{Event, refused_kind};
@@ -36,6 +36,72 @@ impl Client {
         let answer = self.wait_for("output", patience, |event| match event {
             Event::Output(chunk) if chunk.part.id == id => Ok(Ok(*chunk)),
             Event::Refused(refusal) if refused_kind(&refusal) == Kind::READ_OUTPUT => {
+                Ok(Err(refusal))
+            }
+            other => Err(other),
+        });
+        let refused = |refusal| ClientError::Refused(Box::new(refusal));
+        answer.await?.map_err(refused)
+    }
+
+    /// Asks for a chunk and does not wait for it: [`Client::next_output`] gives it, under the number that is returned.
+    ///
+    /// `id` of the request is ignored and set here.
+    ///
+    /// # Errors
+    /// [`ClientError::Closed`].
+    pub async fn ask_output(&mut self, request: &ReadOutput) -> Result<u64, ClientError> {
+        self.last_query = self.last_query.wrapping_add(1);
+        let id = u64::from(self.last_query);
+        let request = ReadOutput {
+            id,
+            ..request.clone()
+        };
+        self.send(Kind::READ_OUTPUT, request.encode()).await?;
+        Ok(id)
+    }
+
+    /// The next chunk of those that were asked for, in the order in which they come.
+    ///
+    /// Cancelling it loses nothing. The scheduler answers each request, if its launcher does not, so that a wait without
+    /// any answer is a fault.
+    ///
+    /// # Errors
+    /// [`ClientError`]: none came in time, or the scheduler does not know the question.
+    pub async fn next_output(&mut self) -> Result<OutputChunk, ClientError> {
+        let patience = self.answer_timeout.max(OUTPUT_TIMEOUT);
+        let chunk = self.wait_for("output", patience, |event| match event {
+            Event::Output(chunk) => Ok(Ok(*chunk)),
+            Event::Refused(refusal) if refused_kind(&refusal) == Kind::READ_OUTPUT => {
+                Ok(Err(refusal))
+            }
+            other => Err(other),
+        });
+        let refused = |refusal| ClientError::Refused(Box::new(refusal));
+        chunk.await?.map_err(refused)
+    }
+
+    /// Has a node delete what an instance that is over has left there: how many runs that were, or why nothing was.
+    ///
+    /// `id` of the request is ignored and set here.
+    ///
+    /// # Errors
+    /// [`ClientError`]: there is no answer, or the scheduler does not know the command, or not from this peer.
+    pub async fn delete_output(
+        &mut self,
+        request: &DeleteOutput,
+    ) -> Result<OutputPart, ClientError> {
+        self.last_query = self.last_query.wrapping_add(1);
+        let id = u64::from(self.last_query);
+        let request = DeleteOutput {
+            id,
+            ..request.clone()
+        };
+        self.send(Kind::DELETE_OUTPUT, request.encode()).await?;
+        let patience = self.answer_timeout.max(OUTPUT_TIMEOUT);
+        let answer = self.wait_for("deletion", patience, |event| match event {
+            Event::Output(chunk) if chunk.part.id == id => Ok(Ok(chunk.part)),
+            Event::Refused(refusal) if refused_kind(&refusal) == Kind::DELETE_OUTPUT => {
                 Ok(Err(refusal))
             }
             other => Err(other),

@@ -43,6 +43,8 @@ const CSV: &[&str] = &[
     "peak_kib",
     "cpu_ms",
     "output_bytes",
+    "by",
+    "labels",
 ];
 
 /// Lists ends.
@@ -66,7 +68,7 @@ pub(super) async fn ends(
     }
     while left > 0 {
         let page = context.client.ends_on_record(&filter, after, left).await?;
-        left -= page.rows.len();
+        left = left.saturating_sub(page.rows.len());
         for row in &page.rows {
             listed.totals.add(row);
             match format {
@@ -78,7 +80,8 @@ pub(super) async fn ends(
         if !matches!(format, HistoryFormat::Jsonl | HistoryFormat::Csv) {
             listed.rows.extend(page.rows.into_iter().map(End));
         }
-        (listed.in_memory, listed.forgotten) = (page.in_memory, page.forgotten);
+        listed.in_memory |= page.in_memory;
+        listed.forgotten = listed.forgotten.max(page.forgotten);
         after = page.next;
         if after.is_none() {
             break;
@@ -176,7 +179,7 @@ fn print(
         HistoryFormat::Table | HistoryFormat::Wide => {
             let style = Style {
                 headers: !args.no_headers,
-                full_ids: args.ends.full,
+                full_ids: args.full,
                 width: context
                     .out
                     .width()
@@ -185,7 +188,9 @@ fn print(
             context.out.lines(&table(rows, style))?;
         }
     }
-    if listed.totals.ends > 0 {
+    // Documents have them in themselves.
+    let is_document = matches!(format, HistoryFormat::Json | HistoryFormat::Yaml);
+    if listed.totals.ends > 0 && !is_document {
         context.out.remark(&Printable::new(listed.totals.line()))?;
     }
     if listed.is_cut {
@@ -206,7 +211,7 @@ fn print(
 }
 
 /// What is asked of the scheduler.
-fn filter(args: &EndArgs) -> Result<EndFilter, CommandError> {
+pub(super) fn filter(args: &EndArgs) -> Result<EndFilter, CommandError> {
     let (now, zone) = (Timestamp::now(), TimeZone::system());
     let since_ms = args
         .since
@@ -224,6 +229,8 @@ fn filter(args: &EndArgs) -> Result<EndFilter, CommandError> {
         name: text(&args.name),
         program: text(&args.program),
         instance: String::new(),
+        by: text(&args.by),
+        labels: args.labels.clone(),
         array: String::new(),
     })
 }
@@ -311,9 +318,13 @@ fn how(row: &EndedRun) -> String {
         "" => how_it_exited(row.exit_code),
         reason => format!("not started: {reason}"),
     };
+    let by = match &*row.by {
+        "" => String::new(),
+        by => format!("; by {by}"),
+    };
     match &*row.detail {
-        "" => how,
-        detail => format!("{how}; {detail}"),
+        "" => format!("{how}{by}"),
+        detail => format!("{how}{by}; {detail}"),
     }
 }
 
@@ -334,11 +345,11 @@ fn time(ms: u64) -> String {
 }
 
 /// The same object as a row of `GET /v1/history`: what is not known is left out.
-fn json_of(row: &EndedRun) -> Value {
+pub(super) fn json_of(row: &EndedRun) -> Value {
     let mut object = Map::new();
     for (key, value) in CSV.iter().zip(values(row)) {
         let is_always = ["number", "instance_uuid", "outcome", "ended_at_ms"].contains(key);
-        let is_empty = value.is_null() || value == "" || value == 0;
+        let is_empty = value.is_null() || value == "" || value == 0 || value == json!({});
         // Counts of restarts and retries alone are left out at 0; other figures say that they are 0.
         if is_always || !is_empty || value == 0 && !["restarts", "retries"].contains(key) {
             object.insert((*key).to_owned(), value);
@@ -348,7 +359,7 @@ fn json_of(row: &EndedRun) -> Value {
 }
 
 /// The values of [`CSV`].
-fn values(row: &EndedRun) -> [Value; 23] {
+fn values(row: &EndedRun) -> [Value; 25] {
     [
         row.number.into(),
         (*row.instance_uuid).into(),
@@ -373,6 +384,8 @@ fn values(row: &EndedRun) -> [Value; 23] {
         row.peak_kib.into(),
         row.cpu_ms.into(),
         row.output_bytes.into(),
+        (*row.by).into(),
+        row.labels.clone().into_iter().collect(),
     ]
 }
 
@@ -384,6 +397,13 @@ fn csv_line(row: &EndedRun) -> String {
             format!("\"{}\"", text.replace('"', "\"\""))
         }
         Value::String(text) => text,
+        Value::Object(labels) => {
+            let labels: Vec<String> = labels
+                .iter()
+                .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+                .collect();
+            labels.join(" ")
+        }
         other => other.to_string(),
     };
     values(row).map(field).join(",")

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use proto_frames::payload::{OutputChunk, OutputFailure, OutputPart, ReadOutput};
+use proto_frames::payload::{OutputChunk, OutputFailure, OutputPart, OutputStream, ReadOutput};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -49,6 +49,11 @@ pub async fn logs(context: &mut Context<'_>, args: &LogsArgs) -> Result<Exit, Co
         instance_uuid: id,
         tail: args.tail,
         follow: args.follow,
+        stream: match () {
+            () if args.stdout => OutputStream::Stdout,
+            () if args.stderr => OutputStream::Stderr,
+            () => OutputStream::default(),
+        },
         ..ReadOutput::default()
     };
     // It carries an incomplete character from one chunk to the next.
@@ -68,6 +73,7 @@ pub async fn logs(context: &mut Context<'_>, args: &LogsArgs) -> Result<Exit, Co
             context.out.flush()?;
             return Err(CommandError::NoOutput(Box::new(chunk.part)));
         }
+        check_stream(&request, part)?;
         // Of a request for the first byte that is kept, nothing was skipped.
         let is_wanted = request.offset.is_some();
         request = ReadOutput {
@@ -80,9 +86,24 @@ pub async fn logs(context: &mut Context<'_>, args: &LogsArgs) -> Result<Exit, Co
         let until = *until.get_or_insert(part.total);
         let has_all = !args.follow && (part.end() >= until || part.truncated);
         if part.ended || has_all {
+            if part.split && request.stream.as_str().is_empty() {
+                let text = "this is its standard output; its standard error is apart (--stderr)";
+                context.out.remark(&Printable::new(text))?;
+            }
             return Ok(Exit::Done);
         }
     }
+}
+
+/// Whether an answer is of the stream that was asked for. A launcher or scheduler of an earlier version knows none, and
+/// answers with both.
+fn check_stream(request: &ReadOutput, part: &OutputPart) -> Result<(), CommandError> {
+    if part.stream == request.stream {
+        return Ok(());
+    }
+    let detail = "the scheduler or the launcher of its node is of an earlier version, which keeps no streams apart";
+    let part = request.fail(OutputFailure::NotSupported, detail);
+    Err(CommandError::NoOutput(Box::new(part)))
 }
 
 /// With `--json` one object a chunk. Flushed after each chunk, for readers that follow.

@@ -385,6 +385,13 @@ impl Agent {
         self.send(Message::AttachVolumeFailure(failure));
     }
 
+    /// Whether an instance runs here, or is about to.
+    pub(crate) fn has_live(&self, id: &str) -> bool {
+        self.instances
+            .get(id)
+            .is_some_and(|instance| instance.is_live())
+    }
+
     /// Whether a node's UUID in a command is this node's. UUIDs are compared, not texts.
     pub(super) fn is_me(&self, node_uuid: &str) -> bool {
         node_uuid.parse() == Ok(self.settings.node_uuid)

@@ -69,6 +69,9 @@ pub struct End {
     /// What it ran, where the scheduler was not told that while it did. Records of earlier launchers lack it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub program: String,
+    /// The labels that its START gave it. Records of earlier launchers lack them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 impl End {
@@ -76,6 +79,7 @@ impl End {
     fn facts(&self) -> Option<Box<EndFacts>> {
         let facts = EndFacts {
             program: self.program.clone(),
+            labels: self.labels.clone(),
             ..self.ran.facts()
         };
         (facts != EndFacts::default()).then(|| Box::new(facts))
@@ -158,6 +162,7 @@ impl Ran {
             restarts: self.restarts,
             time_used_ms: self.time_used_ms,
             program: String::new(),
+            labels: BTreeMap::new(),
         }
     }
 }
@@ -371,12 +376,14 @@ impl Agent {
             true => String::new(),
             false => about.program.clone(),
         };
+        let labels = about.labels.clone();
         let end = |seq| End {
             seq,
             how,
             code,
             ran,
             program,
+            labels,
         };
         let seq = self.ends.add(now, id, end);
         instance.ends.push(seq);

@@ -252,6 +252,7 @@ impl Agent {
             leased,
             stop,
             time_left,
+            split_output: start.scheduling.as_ref().is_some_and(|it| it.split_output),
         })));
     }
 

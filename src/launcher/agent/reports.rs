@@ -64,6 +64,9 @@ const MORE_IMAGES: &str = "more-images";
 /// Capability: instances are ended in time, as their START says, and started again.
 const RUN_LIMITS: &str = "run-limits";
 
+/// Keeping standard error apart, serving files of working directories, deleting what instances have left.
+const RESULTS: &str = "results";
+
 /// Capability: ends are numbered, and told until they are on record.
 const ENDS: &str = "ends";
 
@@ -301,7 +304,8 @@ impl Agent {
         let ends = self.records_ends().then_some(ENDS);
         // Schedulers that read output record ends, so that answers do not count among the frames that ends wait for.
         let is_real = self.settings.runs == Runs::Processes;
-        let output = (is_real && self.records_ends()).then_some(OUTPUT);
+        let output = (is_real && self.records_ends()).then_some([OUTPUT, RESULTS]);
+        let output = output.into_iter().flatten();
         // Asked for over the same connections; where nothing is really run, none is needed.
         let images = match self.settings.runs {
             Runs::Processes => self.records_ends(),

@@ -4,6 +4,7 @@
 //! A scheduler that was restarted without a state directory has nothing else to learn these from. They do not change,
 //! and so STATS does not repeat them.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use proto_frames::payload::cut::cut;
@@ -25,6 +26,9 @@ pub struct About {
     pub tenant: String,
     /// The first words of its command, or its image.
     pub program: String,
+    /// Its labels.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 /// The digests of a program and of what it needs beside it, in this order; none where there is no such program.
@@ -62,6 +66,11 @@ impl About {
             name: name.unwrap_or_default(),
             tenant: start.tenant_uuid.clone(),
             program: cut(&program, MAX_PROGRAM_LEN).into_owned(),
+            labels: start
+                .scheduling
+                .as_ref()
+                .map(|it| it.labels.clone())
+                .unwrap_or_default(),
         }
     }
 }
@@ -89,6 +98,7 @@ impl Agent {
                 name,
                 tenant,
                 program,
+                labels: _,
             } = instance.about.clone();
             told.push(Workload {
                 instance_uuid: id,

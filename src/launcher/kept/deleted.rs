@@ -37,6 +37,8 @@ pub(crate) enum Why {
     DiskFull,
     /// Its instance was deleted after it had ended.
     InstanceDeleted,
+    /// That was requested.
+    Requested,
     /// The launcher keeps none.
     NoneIsKept,
     /// There was none: the instance was removed and had written nothing.
@@ -60,6 +62,9 @@ impl Why {
             }
             Self::DiskFull => "the disk of its node was full".to_owned(),
             Self::InstanceDeleted => "its instance was deleted after it had ended".to_owned(),
+            Self::Requested => {
+                "that was requested (`ciaoctl instance forget --data`)".to_owned()
+            }
             Self::NoneIsKept => {
                 "its node keeps no output of ended instances (--keep-output-for or --keep-output-bytes is 0)".to_owned()
             }

@@ -110,6 +110,7 @@ impl Processes {
             stop_signal: Some(workload.stop.signal.as_raw()),
             stop_grace_ms: Some(whole_ms(workload.stop.grace)),
             time_left_ms: workload.time_left.map(whole_ms),
+            split_output: workload.split_output,
             command: workload.command,
         }
     }

@@ -12,12 +12,13 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use proto_frames::payload::output::MAX_OUTPUT_CHUNK;
-use proto_frames::payload::{OutputChunk, OutputFailure, OutputPart, ReadOutput};
+use proto_frames::payload::{OutputChunk, OutputFailure, OutputPart, OutputStream, ReadOutput};
 
 use super::super::agent::InstanceRecord;
 use super::super::files::{InstanceDir, OutputStart, careful, read_json};
 use super::super::kept::KeepOutput;
 use super::super::kept::deleted::DeletedLog;
+use super::work;
 
 /// Bytes from the end in which the last lines are looked for: where they are longer, there are fewer.
 const MAX_TAIL_BYTES: u64 = 1024 * 1024;
@@ -36,6 +37,10 @@ pub(super) struct Places {
 
 /// What came of one look at the files.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one at a time, moved to who sends it and no further"
+)]
 pub(super) enum OutputRead {
     /// A chunk, or why there is none.
     Chunk(OutputChunk),
@@ -79,7 +84,8 @@ impl Places {
     /// The chunk that a request asks for; every error becomes an answer.
     pub(super) fn read(&self, request: &ReadOutput) -> OutputRead {
         let found = self.run(request).and_then(|run| match run {
-            Some(run) => run.chunk(request),
+            Some(run) if !request.file.is_empty() => Ok(run.file(request)),
+            Some(run) => run.of_stream(request),
             None => Ok(self.nothing(request)),
         });
         found.unwrap_or_else(|error| {
@@ -137,12 +143,13 @@ impl Places {
     fn nothing(&self, request: &ReadOutput) -> OutputRead {
         let id = &request.instance_uuid;
         let dir = InstanceDir(self.root.join("instances").join(id));
-        let part = if request.run == 0 && may_write(&dir) {
+        let part = if request.run == 0 && request.file.is_empty() && may_write(&dir) {
             // It is there and has not begun to write.
             OutputPart {
                 id: request.id,
                 read: request.read,
                 instance_uuid: id.clone(),
+                stream: request.stream.clone(),
                 ..OutputPart::default()
             }
         } else {
@@ -180,6 +187,45 @@ fn may_write(dir: &InstanceDir) -> bool {
 }
 
 impl Run {
+    /// One chunk of the stream that the request names. Of a run that has its streams apart, standard output is where both are
+    /// of others.
+    fn of_stream(mut self, request: &ReadOutput) -> io::Result<OutputRead> {
+        let errors_dir = self.dir.stderr();
+        let errors = open(errors_dir.output())?;
+        let is_split = errors.is_some();
+        match (&request.stream, errors) {
+            (OutputStream::Stderr, Some(errors)) => {
+                (self.dir, self.current) = (errors_dir, errors);
+            }
+            (OutputStream::Stdout, Some(_)) => {}
+            (other, _) if other.as_str().is_empty() => {}
+            (OutputStream::Stdout | OutputStream::Stderr, None) => {
+                let detail = "its START did not have its standard output and standard error kept apart (--split-output)";
+                return Ok(failed(request.fail(OutputFailure::NotKept, detail)));
+            }
+            (other, _) => {
+                let detail = format!("there is no stream '{other}'");
+                return Ok(failed(request.fail(OutputFailure::Failed, detail)));
+            }
+        }
+        let mut read = self.chunk(request)?;
+        if let OutputRead::Chunk(chunk) = &mut read {
+            chunk.part.split = is_split;
+        }
+        Ok(read)
+    }
+
+    /// A chunk of a file of the working directory, or of the list of a directory there.
+    fn file(&self, request: &ReadOutput) -> OutputRead {
+        if !self.is_over {
+            let detail = "it is not over: files are served of what has ended";
+            return failed(request.fail(OutputFailure::NotOver, detail));
+        }
+        let mut chunk = work::chunk(&self.dir.work(), request);
+        chunk.part.run = self.number;
+        OutputRead::Chunk(chunk)
+    }
+
     /// One chunk from the offset or the last lines that the request names. `Changing` if the files were cut while it
     /// was read.
     fn chunk(&self, request: &ReadOutput) -> io::Result<OutputRead> {
@@ -191,6 +237,7 @@ impl Run {
             read: request.read,
             instance_uuid: request.instance_uuid.clone(),
             run: self.number,
+            stream: request.stream.clone(),
             total: layout.to,
             ..OutputPart::default()
         };
@@ -339,6 +386,10 @@ impl Layout {
             offset.max(self.from)
         }
     }
+}
+
+fn failed(part: OutputPart) -> OutputRead {
+    OutputRead::Chunk(OutputChunk::new(part, Bytes::new()))
 }
 
 /// Opens a plain file without following what a workload may have put in its place; `None` if it is missing or of

@@ -22,7 +22,7 @@ use super::super::orphans;
 const OPEN_FILES: u64 = 1024;
 
 /// Becomes the workload; returns only where that is impossible, after saying so on standard output. The workload writes
-/// to what is standard error here.
+/// to what is standard error here; where its streams are kept apart, its standard output is what is standard input here.
 pub(super) fn run(dir: &InstanceDir) -> ExitCode {
     // Closed by the kernel when the workload's program takes over, which tells the supervisor that it runs.
     let Ok(report) = io::stdout().as_fd().try_clone_to_owned() else {
@@ -74,11 +74,13 @@ fn prepare(dir: &InstanceDir) -> Result<Command, Obstacle> {
         .and_then(|launch| launch.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound)))
         .map_err(|error| format!("cannot read what to run: {error}"))?;
     let (program, args) = launch.command.split_first().ok_or("command is empty")?;
-    let output = || {
-        let pipe = io::stderr().as_fd().try_clone_to_owned();
-        pipe.map_err(|error| Obstacle::of("cannot take the output over", &error))
+    let stdout = match launch.split_output {
+        true => io::stdin().as_fd().try_clone_to_owned(),
+        false => io::stderr().as_fd().try_clone_to_owned(),
     };
-    let (output, errors) = (output()?, output()?);
+    let failed = |error| Obstacle::of("cannot take the output over", &error);
+    let output = stdout.map_err(failed)?;
+    let errors = io::stderr().as_fd().try_clone_to_owned().map_err(failed)?;
     let working_dir = launch.working_dir.clone().unwrap_or_else(|| dir.work());
     enter(&working_dir, dir)?;
     end_with_supervisor(dir)?;

@@ -10,7 +10,7 @@
 //!
 //! What else a workload makes of the file is its own affair: it may write to it by its name, make it sparse and
 //! terabytes long, replace it by a pipe without a reader. So it is looked at from time to time as well; a copy is made
-//! in a thread, is never longer than [`MAX_OUTPUT_BYTES`], and opens nothing that could block. The file is copied and
+//! in a thread, is never longer than the file may be, and opens nothing that could block. The file is copied and
 //! then truncated, not renamed: its number names the run to readers.
 
 use std::fs::{self, File, OpenOptions};
@@ -60,18 +60,21 @@ struct Pump {
 #[derive(Debug)]
 struct Files {
     dir: InstanceDir,
+    /// How long the current file may be.
+    max_bytes: u64,
     cutting: Mutex<()>,
     /// Bytes that came through the pipe.
     came: AtomicU64,
 }
 
 impl Output {
-    /// Makes the file, and the pipe whose writing end the workload is to have as its standard output and error.
+    /// Makes the file, which may be so long, and the pipe whose writing end the workload is to have as its standard output,
+    /// its standard error, or both.
     ///
     /// # Errors
     /// The file cannot be made, or the system has no pipe or thread left.
-    pub(super) fn open(dir: &InstanceDir) -> io::Result<(Self, PipeWriter)> {
-        let mut output = Self::new(dir);
+    pub(super) fn open(dir: &InstanceDir, max_bytes: u64) -> io::Result<(Self, PipeWriter)> {
+        let mut output = Self::new(dir, max_bytes);
         let sink = Sink::open(&output.files)?;
         let (from, to) = io::pipe()?;
         let (over, until) = io::pipe()?;
@@ -85,9 +88,10 @@ impl Output {
         Ok((output, to))
     }
 
-    fn new(dir: &InstanceDir) -> Self {
+    fn new(dir: &InstanceDir, max_bytes: u64) -> Self {
         let files = Files {
             dir: dir.clone(),
+            max_bytes,
             cutting: Mutex::default(),
             came: AtomicU64::default(),
         };
@@ -134,13 +138,13 @@ impl Output {
 
 impl Files {
     fn are_too_large(&self) -> bool {
-        is_too_large(&self.dir.output())
+        is_too_large(&self.dir.output(), self.max_bytes)
     }
 
     /// Has the files within their limit.
     fn cut(&self) {
         let _alone = self.cutting.lock();
-        let _ = cut(&self.dir);
+        let _ = cut(&self.dir, self.max_bytes);
     }
 }
 
@@ -224,7 +228,7 @@ impl Sink {
         if self
             .file
             .metadata()
-            .is_ok_and(|it| it.len() > MAX_OUTPUT_BYTES)
+            .is_ok_and(|it| it.len() > self.files.max_bytes)
         {
             self.files.cut();
         }
@@ -272,8 +276,8 @@ fn append(file: &mut File, text: &[u8]) -> usize {
 }
 
 /// Whether the output is a plain file beyond its limit. What else a workload has put there is left as it is.
-fn is_too_large(output: &Path) -> bool {
-    fs::symlink_metadata(output).is_ok_and(|it| it.is_file() && it.len() > MAX_OUTPUT_BYTES)
+fn is_too_large(output: &Path, max_bytes: u64) -> bool {
+    fs::symlink_metadata(output).is_ok_and(|it| it.is_file() && it.len() > max_bytes)
 }
 
 /// Makes the end of the output the older output, and the file empty. It is emptied also where there is no room for a
@@ -284,18 +288,18 @@ fn is_too_large(output: &Path) -> bool {
 ///
 /// # Errors
 /// The copy or the truncation failed.
-fn cut(dir: &InstanceDir) -> io::Result<()> {
+fn cut(dir: &InstanceDir, max_bytes: u64) -> io::Result<()> {
     let output = OpenOptions::new()
         .read(true)
         .write(true)
         .custom_flags(careful())
         .open(dir.output())?;
     let file = output.metadata()?;
-    if !file.is_file() || file.len() <= MAX_OUTPUT_BYTES {
+    if !file.is_file() || file.len() <= max_bytes {
         return Ok(());
     }
     let earlier = start(dir);
-    let copied = copy_end(&output, file.len(), dir, &earlier);
+    let copied = copy_end(&output, (file.len(), max_bytes), dir, &earlier);
     // Where there is no room to note it, readers take what follows for output that the workload cut itself.
     let cutting = output.metadata()?.len();
     let noted = OutputStart {
@@ -331,14 +335,14 @@ fn start(dir: &InstanceDir) -> OutputStart {
     }
 }
 
-/// Copies the last [`MAX_OUTPUT_BYTES`] of `len` to the older output, whole or not at all: into another file, which
+/// Copies the last `max_bytes` of `len` to the older output, whole or not at all: into another file, which
 /// then takes the name.
 ///
 /// # Errors
 /// Nothing of it is there then, and the earlier copy stays.
 fn copy_end(
     mut output: &File,
-    len: u64,
+    (len, max_bytes): (u64, u64),
     dir: &InstanceDir,
     earlier: &OutputStart,
 ) -> io::Result<()> {
@@ -353,8 +357,8 @@ fn copy_end(
         .custom_flags(careful())
         .open(&temporary)?;
     let copied = output
-        .seek(SeekFrom::Start(len - MAX_OUTPUT_BYTES))
-        .and_then(|_| io::copy(&mut output.take(MAX_OUTPUT_BYTES), &mut &older))
+        .seek(SeekFrom::Start(len - max_bytes))
+        .and_then(|_| io::copy(&mut output.take(max_bytes), &mut &older))
         .and_then(|_| {
             // Before the file is there: one of another number is not taken for it.
             let noted = OutputStart {
@@ -392,14 +396,14 @@ mod tests {
     fn the_end_of_a_too_large_output_becomes_the_older_output_and_the_file_starts_again() {
         let (_root, dir, mut output) = instance();
         output.set_len(MAX_OUTPUT_BYTES).unwrap();
-        Output::new(&dir).finish();
+        Output::new(&dir, MAX_OUTPUT_BYTES).finish();
         assert!(!dir.older_output().exists());
         // A sparse file that is longer than the disk of most machines.
         let len = 1 << 40;
         output.set_len(len).unwrap();
         output.seek(SeekFrom::Start(len - 4)).unwrap();
         output.write_all(b"last").unwrap();
-        let mut kept = Output::new(&dir);
+        let mut kept = Output::new(&dir, MAX_OUTPUT_BYTES);
         kept.limit();
         kept.finish();
         assert_eq!(metadata(dir.output()).unwrap().len(), 0);
@@ -413,7 +417,7 @@ mod tests {
     #[test]
     fn a_copy_that_does_not_end_holds_up_nothing_and_is_not_begun_twice() {
         let (_root, dir, output) = instance();
-        let mut kept = Output::new(&dir);
+        let mut kept = Output::new(&dir, MAX_OUTPUT_BYTES);
         let (end, ends) = mpsc::channel::<()>();
         assert!(kept.beside(move || assert!(ends.recv().is_err())));
         output.set_len(MAX_OUTPUT_BYTES + 1).unwrap();
@@ -430,7 +434,7 @@ mod tests {
         let (_root, dir, output) = instance();
         std::fs::create_dir(dir.older_output()).unwrap();
         output.set_len(MAX_OUTPUT_BYTES + 1).unwrap();
-        Output::new(&dir).finish();
+        Output::new(&dir, MAX_OUTPUT_BYTES).finish();
         assert_eq!(metadata(dir.output()).unwrap().len(), 0);
         assert_eq!(dir.0.read_dir().unwrap().count(), 3);
     }
@@ -456,7 +460,7 @@ mod tests {
     fn what_comes_through_the_pipe_never_makes_the_file_much_too_long_and_none_of_it_is_lost() {
         let root = tempfile::tempdir().unwrap();
         let dir = InstanceDir(root.path().to_owned());
-        let (output, mut pipe) = Output::open(&dir).unwrap();
+        let (output, mut pipe) = Output::open(&dir, MAX_OUTPUT_BYTES).unwrap();
         let (path, files) = (dir.output(), dir.clone());
         let (end, ends) = mpsc::channel::<()>();
         // Looks at it all the while.
@@ -499,7 +503,7 @@ mod tests {
     fn a_pipe_that_somebody_else_holds_open_keeps_no_workload_from_its_end() {
         let root = tempfile::tempdir().unwrap();
         let dir = InstanceDir(root.path().to_owned());
-        let (output, mut pipe) = Output::open(&dir).unwrap();
+        let (output, mut pipe) = Output::open(&dir, MAX_OUTPUT_BYTES).unwrap();
         pipe.write_all(b"last words").unwrap();
         output.finish();
         assert_eq!(read(dir.output()).unwrap(), b"last words");
@@ -511,7 +515,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let dir = InstanceDir(root.path().join("instance"));
         std::fs::create_dir(&dir.0).unwrap();
-        let (output, mut pipe) = Output::open(&dir).unwrap();
+        let (output, mut pipe) = Output::open(&dir, MAX_OUTPUT_BYTES).unwrap();
         std::fs::remove_file(dir.output()).unwrap();
         pipe.write_all(b"after that").unwrap();
         while read(dir.output()).unwrap_or_default() != b"after that" {

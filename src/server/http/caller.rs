@@ -29,7 +29,7 @@ use tokio::sync::mpsc;
 use super::limits::MAX_ANSWERS;
 use super::problem::Problem;
 use crate::net::budget::{Budget, Pace};
-use crate::server::connection_limit::CertificateId;
+use crate::net::identity::PeerIdentity;
 use crate::server::hub::{Door, Hub};
 use crate::server::wire;
 use sched_core::{CommandName, Input, InstanceId, Message, Sent, SessionId};
@@ -59,6 +59,8 @@ pub(super) struct Caller {
 /// The end of the session at which the core's messages arrive.
 #[derive(Debug)]
 struct Answers {
+    /// Of the client's certificate.
+    subject: String,
     /// Bytes of this session's commands that are queued for launchers and other peers.
     budget: Arc<Budget>,
     /// The requests that wait, by a number that ascends, so that iteration begins with the one that came first. Locked
@@ -89,14 +91,15 @@ pub(super) struct Waiter {
 impl Caller {
     /// Opens a session in this role, under a random UUID, of a client with this certificate. The core knows of it when this returns. Called by
     /// `Connection::caller`, which has derived the role from the certificate.
-    pub(super) fn new(hub: &Arc<Hub>, role: Role, certificate: CertificateId) -> Self {
+    pub(super) fn new(hub: &Arc<Hub>, role: Role, identity: &PeerIdentity) -> Self {
         let uuid = Uuid::new_v4();
         let answers = Arc::new(Answers {
+            subject: identity.subject.clone(),
             budget: Budget::new(hub.limits.controller_budget, Pace::Budget),
             open: Mutex::default(),
         });
         let door = Arc::clone(&answers) as Arc<dyn Door>;
-        let session = hub.open_door((uuid, role), Some(certificate), door);
+        let session = hub.open_door((uuid, role), Some(identity.fingerprint), door);
         Self {
             hub: Arc::clone(hub),
             uuid,
@@ -156,6 +159,10 @@ impl Door for Answers {
             // A full channel drops the message, a closed one belongs to a request that has ended meanwhile.
             let _ = sender.try_send(message);
         }
+    }
+
+    fn subject(&self) -> &str {
+        &self.subject
     }
 
     fn budget(&self) -> Option<&Arc<Budget>> {
@@ -255,6 +262,7 @@ mod tests {
     #[test]
     fn the_refusal_of_a_command_goes_to_the_request_that_gave_it() {
         let answers = Arc::new(Answers {
+            subject: String::new(),
             budget: Budget::new(1024, Pace::Budget),
             open: Mutex::default(),
         });

@@ -33,6 +33,14 @@ pub(super) async fn history(call: Call) -> Answer {
             name: text("name"),
             program: text("program"),
             instance: text("instance"),
+            by: text("by"),
+            labels: call
+                .query
+                .words("labels")
+                .into_iter()
+                .flatten()
+                .map(str::to_owned)
+                .collect(),
             array: text("array"),
         },
         ..Query::default()

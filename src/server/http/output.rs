@@ -21,7 +21,9 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode};
 use hyper::body::Frame as BodyFrame;
-use proto_frames::payload::{OutputChunk, OutputFailure, OutputPart, Payload, ReadOutput};
+use proto_frames::payload::{
+    OutputChunk, OutputFailure, OutputPart, OutputStream, Payload, ReadOutput,
+};
 use proto_frames::{Frame, Kind, Role, Uuid};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
@@ -67,6 +69,11 @@ pub(super) async fn output(call: Call) -> Answer {
         instance_uuid: call.id.clone(),
         tail: call.query.number("tail").map(u64::from),
         offset,
+        stream: call
+            .query
+            .text("stream")
+            .map(OutputStream::from)
+            .unwrap_or_default(),
         follow: false,
         ..ReadOutput::default()
     };
@@ -78,7 +85,7 @@ pub(super) async fn output(call: Call) -> Answer {
     let body = Stream {
         ready: Some(first),
         is_begun: false,
-        state: ReaderState::Between(reader),
+        state: ReaderState::Between(Box::new(reader)),
         leaving: Box::pin(async move { app.hub.leaving().await }),
     };
     let mut response = stream_response("text/plain; charset=utf-8", Body::new(body));
@@ -246,12 +253,12 @@ struct Stream {
 
 /// A reader that waits for a chunk. It owns the reader and gives it back with the outcome, because the future is kept
 /// between polls.
-type Reading = Pin<Box<dyn Future<Output = (Reader, Result<OutputChunk, Problem>)> + Send>>;
+type Reading = Pin<Box<dyn Future<Output = (Box<Reader>, Result<OutputChunk, Problem>)> + Send>>;
 
 /// What the stream does between two polls.
 enum ReaderState {
     /// No chunk is asked for. The next poll asks.
-    Between(Reader),
+    Between(Box<Reader>),
     /// A chunk is asked for.
     Reading(Reading),
     /// Nothing comes any more; the reader is dropped.
@@ -346,8 +353,9 @@ impl From<NoPlace> for Problem {
 impl From<&OutputPart> for Problem {
     fn from(part: &OutputPart) -> Self {
         let status = match part.failure {
-            OutputFailure::NoInstance => StatusCode::NOT_FOUND,
-            OutputFailure::NeverBegan => StatusCode::CONFLICT,
+            OutputFailure::NoInstance | OutputFailure::NoFile => StatusCode::NOT_FOUND,
+            OutputFailure::NotPermitted => StatusCode::FORBIDDEN,
+            OutputFailure::NeverBegan | OutputFailure::NotOver => StatusCode::CONFLICT,
             OutputFailure::NotKept => StatusCode::GONE,
             OutputFailure::NotSupported => StatusCode::NOT_IMPLEMENTED,
             OutputFailure::NodeLost | OutputFailure::Busy => StatusCode::SERVICE_UNAVAILABLE,

@@ -211,7 +211,7 @@ impl Connection {
         };
         let caller = self
             .caller
-            .get_or_init(|| Caller::new(&app.hub, role, self.identity.fingerprint));
+            .get_or_init(|| Caller::new(&app.hub, role, &self.identity));
         let ready = poll_fn(|cx| caller.budget().poll_ready(cx));
         match timeout(BUDGET_DEADLINE, ready).await {
             Ok(()) => Ok(caller),

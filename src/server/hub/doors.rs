@@ -15,7 +15,7 @@ use proto_frames::{Role, Uuid};
 use super::Hub;
 use crate::net::budget::Budget;
 use crate::server::connection_limit::CertificateId;
-use sched_core::{Departure, Hello, Input, Message, Scheduler, SessionId};
+use sched_core::{Departure, Hello, Input, Message, Scheduler, SessionId, ShortText};
 
 /// What takes in what the core says to a session. Implementations must not call the hub from `take`: its lock is held.
 pub(in crate::server) trait Door: Debug + Send + Sync {
@@ -27,8 +27,8 @@ pub(in crate::server) trait Door: Debug + Send + Sync {
     /// events.
     fn budget(&self) -> Option<&Arc<Budget>>;
 
-    /// The subject of the certificate behind it, by which the store of images notes who pushed something; empty for
-    /// one that pushes and deletes nothing.
+    /// The subject of the certificate behind it, by which the store of images notes who pushed something, and the history who
+    /// deleted something; empty for one that pushes and deletes nothing.
     fn subject(&self) -> &str {
         ""
     }
@@ -48,9 +48,12 @@ impl Hub {
         door: Arc<dyn Door>,
     ) -> SessionId {
         let session = self.next_session();
+        let subject = Some(door.subject()).filter(|subject| !subject.is_empty());
+        let subject = subject.map(ShortText::from);
         self.doors.insert(session, door);
         let hello = Hello {
             certificate,
+            subject,
             ..Hello::native(uuid, role)
         };
         self.handle([Input::Connect { session, hello }], None);

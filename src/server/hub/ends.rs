@@ -3,7 +3,8 @@
 //! The core permits the query; what it is answered with is read beside it, from the store's table on a thread for blocking
 //! work. Without a store, or while its disk takes no writes, the runs that the core remembers are the answer.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::fmt::Display;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use proto_frames::payload::{Payload as _, Query, QueryResult};
@@ -46,7 +47,7 @@ const RUNS_PER_STEP: usize = 256;
 /// Who reads ends now.
 #[derive(Debug)]
 pub(super) struct EndReaders {
-    places: Semaphore,
+    places: Arc<Semaphore>,
     waiting: AtomicUsize,
     /// For tasks that answer peers; empty before the hub is served.
     hub: OnceLock<Weak<Hub>>,
@@ -55,10 +56,34 @@ pub(super) struct EndReaders {
 impl Default for EndReaders {
     fn default() -> Self {
         Self {
-            places: Semaphore::new(READERS),
+            places: Arc::new(Semaphore::new(READERS)),
             waiting: AtomicUsize::default(),
             hub: OnceLock::new(),
         }
+    }
+}
+
+impl EndReaders {
+    /// Reads on a thread for blocking work, as one of [`READERS`].
+    ///
+    /// # Errors
+    /// Too many wait for a place, or reading panicked.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let Some(_waiting) = Waiting::new(&self.waiting) else {
+            return Err(format!("{MAX_WAITING} others read ends already; try again"));
+        };
+        let internal = |error: &dyn Display| format!("internal error: {error}");
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        let place = place.map_err(|error| internal(&error))?;
+        // Who asked may leave meanwhile, which does not end the read: the place is free once the read is over.
+        let read = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            read()
+        });
+        read.await.map_err(|error| internal(&error))
     }
 }
 
@@ -92,17 +117,19 @@ impl Hub {
         let _ = self.end_readers.hub.set(Arc::downgrade(self));
     }
 
-    /// How many ends are on record, their bytes, and how many were deleted as too old and as too many; `None` where
-    /// there is no store.
-    pub(in crate::server) fn history_totals(&self) -> Option<[u64; 4]> {
-        let totals = &self.store.get()?.history().totals;
-        let all = [
-            &totals.records,
-            &totals.bytes,
-            &totals.too_old,
-            &totals.too_many,
-        ];
-        Some(all.map(|it| it.load(Ordering::Relaxed)))
+    /// How many ends are on record, their bytes, how many were deleted as too old and as too many, and how many were
+    /// lost while they waited for the disk; `None` where there is no store.
+    pub(in crate::server) fn history_totals(&self) -> Option<[u64; 5]> {
+        let store = self.store.get()?;
+        let totals = &store.history().totals;
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Some([
+            of(&totals.records),
+            of(&totals.bytes),
+            of(&totals.too_old),
+            of(&totals.too_many),
+            store.ends_lost(),
+        ])
     }
 
     fn ends_frame(&self, answer: &QueryResult) -> Frame {
@@ -111,18 +138,9 @@ impl Hub {
 
     /// The answer to a query about ends on record: one page, or why there is none.
     pub(in crate::server) async fn ends(self: &Arc<Self>, query: Query) -> QueryResult {
-        let Some(_waiting) = Waiting::new(&self.end_readers.waiting) else {
-            return failed(
-                &query,
-                format!("{MAX_WAITING} others read ends already; try again"),
-            );
-        };
-        let place = self.end_readers.places.acquire().await;
-        let hub = Arc::clone(self);
-        let asked = query.clone();
-        let answer = tokio::task::spawn_blocking(move || hub.ends_now(&asked)).await;
-        drop(place);
-        answer.unwrap_or_else(|error| failed(&query, format!("internal error: {error}")))
+        let (hub, asked) = (Arc::clone(self), query.clone());
+        let read = self.end_readers.read(move || hub.ends_now(&asked));
+        read.await.unwrap_or_else(|why| failed(&query, why))
     }
 
     /// Blocks the calling thread.
@@ -149,7 +167,11 @@ impl Hub {
             None => None,
         };
         let in_memory = on_disk.is_none();
-        let page = on_disk.unwrap_or_else(|| self.remembered(&wanted, before, limit));
+        let page = match on_disk {
+            Some(page) => page,
+            // What is remembered is bounded by its amount, and timed by the core's clock alone.
+            None => self.remembered(&Wanted::new(&query.filter, 0)?, before, limit),
+        };
         Ok(QueryResult {
             id: query.id,
             what: query.what.clone(),
@@ -195,6 +217,8 @@ fn failed(query: &Query, why: String) -> QueryResult {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -210,5 +234,42 @@ mod tests {
         assert!(again.is_some());
         drop((again, waiting));
         assert_eq!(count.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn a_read_keeps_its_place_until_it_is_over_though_who_asked_has_left() {
+        let readers = Arc::new(EndReaders::default());
+        let (began, mut begun) = tokio::sync::mpsc::unbounded_channel();
+        let gates: Vec<_> = (0..READERS)
+            .map(|_| {
+                let (open, gate) = std::sync::mpsc::channel::<()>();
+                let (readers, began) = (Arc::clone(&readers), began.clone());
+                let task = tokio::spawn(async move {
+                    let read = move || {
+                        began.send(()).unwrap();
+                        let _ = gate.recv();
+                    };
+                    readers.read(read).await
+                });
+                (open, task)
+            })
+            .collect();
+        let deadline = Duration::from_secs(60);
+        for _ in 0..READERS {
+            let one = tokio::time::timeout(deadline, begun.recv()).await;
+            one.expect("it begins").expect("a sender is there");
+        }
+        let mut opens = Vec::new();
+        for (open, task) in gates {
+            task.abort();
+            assert!(task.await.unwrap_err().is_cancelled());
+            opens.push(open);
+        }
+        assert_eq!(readers.places.available_permits(), 0);
+        // Nobody waits any more who has left, and the next reads once one read is over.
+        assert_eq!(readers.waiting.load(Ordering::Relaxed), 0);
+        opens.pop();
+        let read = tokio::time::timeout(deadline, readers.read(|| 7)).await;
+        assert_eq!(read.expect("there is a place"), Ok(7));
     }
 }

@@ -26,7 +26,7 @@ impl fmt::Display for NoOutput<'_> {
             }
             Unread::NotConnected(node) => {
                 let node = NodeText(Some(node));
-                write!(f, "{node} has it and is not connected; its output can be read once it is back")
+                write!(f, "{node} has it and is not connected; what it has can be read, or deleted, once it is back")
             }
             Unread::NotSupported(node) => write!(
                 f,
@@ -43,6 +43,18 @@ impl fmt::Display for NoOutput<'_> {
             ),
             Unread::NodeForgotten(uuid) => {
                 write!(f, "node {uuid}, which had it last, is not known any more")
+            }
+            Unread::NoResults(node) => write!(
+                f,
+                "the launcher of {} is of an earlier version: it neither keeps standard error apart nor serves or deletes \
+                 files",
+                NodeText(Some(node))
+            ),
+            Unread::NotOver => f.write_str(
+                "it runs, waits, or is to be placed again: only what an instance has left that is over is deleted",
+            ),
+            Unread::NotPermitted => {
+                f.write_str("files of working directories are for operators and controllers, not for viewers")
             }
         }
     }

@@ -46,8 +46,9 @@ const BYTES_KEY: &str = "ends_bytes";
 /// Bytes of a key.
 const KEY_LEN: u64 = size_of::<u64>() as u64;
 
-/// Most ends that one transaction deletes, so that it stays short: many more than it adds, as a rule.
-const MAX_TRIMMED: u32 = 1000;
+/// Most ends that one transaction deletes, so that it stays short, unless it adds more than half as many: then it deletes
+/// twice as many as it adds, so that they become fewer.
+const MAX_TRIMMED: usize = 1000;
 
 /// Most ends that are looked at for one page: some 20 ms of work. A page whose filter few of them meet ends there, with
 /// what was found and where to go on.
@@ -62,7 +63,7 @@ const SAY_EVERY: Duration = Duration::from_secs(600);
 /// For how long ends are kept, and how many bytes they may take; the oldest go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HistoryLimits {
-    /// Longest time since an end.
+    /// Longest time since an end was put on record.
     pub time: Duration,
     /// Most bytes of all, with their keys. Their file takes about a third more.
     pub bytes: u64,
@@ -85,7 +86,8 @@ impl Default for HistoryLimits {
 }
 
 impl HistoryLimits {
-    /// The moment, in unix milliseconds, before which ends are too old.
+    /// The moment, in unix milliseconds by the clock of the system, before which ends are too old. The time of an end is
+    /// by the clock of the core, which may have been wrong when it began, so that it says nothing of its age.
     pub(in crate::server) fn oldest_ms(&self, now_ms: u64) -> u64 {
         let time = u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX);
         now_ms.saturating_sub(time)
@@ -192,17 +194,16 @@ impl History {
             let number = number.value();
             looked_at += 1;
             // Damage is the database's to find; an end of a later version is whole.
-            let Some(row) = row::EndRow::decode(bytes.value()) else {
-                continue;
-            };
-            if row.noted_ms.saturating_add(CLOCK_SLACK_MS) < wanted.since_ms() {
-                page.next = None;
-                return Ok(Some(page));
+            if let Some(row) = row::EndRow::decode(bytes.value()) {
+                if row.noted_ms.saturating_add(CLOCK_SLACK_MS) < wanted.noted_since_ms() {
+                    page.next = None;
+                    return Ok(Some(page));
+                }
+                if !page.offer(&row, (number, wanted, limit)) {
+                    return Ok(Some(page));
+                }
             }
-            if !page.offer(&row, (number, wanted, limit)) {
-                return Ok(Some(page));
-            }
-            if looked_at == MAX_LOOKED_AT {
+            if looked_at >= MAX_LOOKED_AT {
                 page.next = Some(number);
                 return Ok(Some(page));
             }
@@ -270,19 +271,21 @@ impl History {
         let now_ms = unix_ms();
         let oldest_ms = limits.oldest_ms(now_ms);
         let mut trimmed = Trimmed::default();
+        let mut added = 0_usize;
         {
             let mut ends = transaction.open_table(ENDS)?;
             for (key, record) in batch {
                 if let (RecordKey::Run(number), Some(Record::Run(run))) = (key, record) {
                     put(&mut ends, *number, (run, now_ms), &mut sums)?;
+                    added += 1;
                 }
             }
-            for _ in 0..MAX_TRIMMED {
-                let Some((number, len, ended_ms)) = first(&ends)? else {
+            for _ in 0..MAX_TRIMMED.max(added.saturating_mul(2)) {
+                let Some((number, len, noted_ms)) = first(&ends)? else {
                     break;
                 };
                 match () {
-                    () if ended_ms < oldest_ms => trimmed.too_old += 1,
+                    () if noted_ms < oldest_ms => trimmed.too_old += 1,
                     () if sums.1 > limits.bytes => trimmed.too_many += 1,
                     () => break,
                 }
@@ -314,7 +317,7 @@ impl History {
         if too_old > 0 {
             info!(
                 event = "history_trimmed",
-                "{} deleted from the history that happened more than {} ago (--history-time)",
+                "{} deleted from the history after more than {} (--history-time)",
                 counted(too_old, "end"),
                 humantime::format_duration(limits.time)
             );
@@ -346,15 +349,15 @@ pub(super) struct Written {
     trimmed: Trimmed,
 }
 
-/// The number, bytes and time of the first end.
+/// The number and bytes of the first end, and when it was put on record.
 fn first(ends: &redb::Table<'_, u64, &[u8]>) -> Result<Option<(u64, u64, u64)>, redb::Error> {
     let Some((number, bytes)) = ends.first()? else {
         return Ok(None);
     };
     let bytes = bytes.value();
     // What cannot be read goes first of all.
-    let ended_ms = row::EndRow::decode(bytes).map_or(0, |row| row.ended_ms);
-    Ok(Some((number.value(), len_of(bytes), ended_ms)))
+    let noted_ms = row::EndRow::decode(bytes).map_or(0, |row| row.noted_ms);
+    Ok(Some((number.value(), len_of(bytes), noted_ms)))
 }
 
 fn len_of(bytes: &[u8]) -> u64 {
@@ -376,8 +379,10 @@ fn put(
     // A run that was restored from disk has its cause in words alone, from which nothing is concluded.
     if let Some(earlier) = &earlier
         && of::is_without_cause(run)
+        && earlier.outcome != row::UNKNOWN
     {
         row.outcome = earlier.outcome;
+        row.detail = earlier.detail;
     }
     let encoded = row.encode();
     match &before {

@@ -4,14 +4,17 @@
 //! Nothing counts as on disk before.
 //!
 //! A disk that fails is tried after 0.1 s, 0.2 s, 0.4 s … 5 s, for as long as the daemon runs. Each try writes
-//! everything that has come until then, so that memory is bounded by one record a key.
+//! everything that has come until then, so that memory is bounded by one record a key, and what [`waiting`](super::waiting)
+//! adds.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
+use super::waiting::Waiting;
 use super::{Batch, StoreShared};
+use crate::printable::counted;
 use sched_core::{DiskState, Ticket};
 
 /// Pause before a transaction that failed is tried again; doubles up to [`MAX_RETRY`].
@@ -82,12 +85,12 @@ pub(super) fn run(
     let mut next = match refused {
         Some(why) => {
             writer.refuse(&why);
-            Some((Batch::new(), Ticket::default()))
+            Some((Waiting::default(), Ticket::default()))
         }
         None => shared.take(),
     };
-    while let Some((batch, ticket)) = next {
-        let Some(ticket) = writer.write(batch, ticket) else {
+    while let Some((waiting, ticket)) = next {
+        let Some(ticket) = writer.write(waiting, ticket) else {
             break;
         };
         // In this order, so that who waits for the disk finds what the core says about it queued already.
@@ -115,16 +118,24 @@ struct Writer<'a, S, T> {
 impl<S: Sink, T: Fn(News)> Writer<'_, S, T> {
     /// Writes one transaction, again and again if need be; what comes meanwhile joins it. The newest change in it once
     /// it is on disk; `None` if the store is closed and the disk refused the last try.
-    fn write(&mut self, mut batch: Batch, mut ticket: Ticket) -> Option<Ticket> {
+    fn write(&mut self, mut waiting: Waiting, mut ticket: Ticket) -> Option<Ticket> {
         let mut pause = self.patience.first;
+        let mut is_loss_said = false;
         loop {
+            if waiting.lost > 0 && !is_loss_said {
+                say_that_ends_are_lost(waiting.most);
+                is_loss_said = true;
+            }
             // Looked at before the last try, so that there is one after all that is to be written is known.
             let is_closing = self.shared.is_closing();
             let begun = Instant::now();
-            match self.sink.write(&batch) {
+            match self.sink.write(&waiting.batch) {
                 Ok(()) => {
                     self.shared.commits.note(begun.elapsed());
                     self.accept();
+                    if waiting.lost > 0 {
+                        say_how_many_ends_are_lost(waiting.lost);
+                    }
                     return Some(ticket);
                 }
                 Err(why) => self.refuse(&why.to_string()),
@@ -135,13 +146,13 @@ impl<S: Sink, T: Fn(News)> Writer<'_, S, T> {
                     event = "store_not_written",
                     "the store is closed without its last {} records, which the disk did not take; what was written \
                      before is read at the next start",
-                    batch.len()
+                    waiting.batch.len()
                 );
                 return None;
             }
             self.shared.pause(pause);
             pause = (pause * 2).min(self.patience.most);
-            ticket = self.shared.take_more(&mut batch);
+            ticket = self.shared.take_more(&mut waiting);
         }
     }
 
@@ -170,4 +181,21 @@ impl<S: Sink, T: Fn(News)> Writer<'_, S, T> {
             );
         }
     }
+}
+
+/// Said once for each time that the disk takes no writes, and at once: the daemon may not live to see it take them again.
+fn say_that_ends_are_lost(most: usize) {
+    warn!(
+        event = "history_lost",
+        "the disk has taken no writes for so long that {most} ends wait for it that are remembered nowhere else: \
+         further ones are lost from the history; make room on the disk of --state-dir, or mend it"
+    );
+}
+
+fn say_how_many_ends_are_lost(lost: u64) {
+    warn!(
+        event = "history_lost",
+        "{} lost from the history, because too many waited for the disk",
+        counted(lost, "end")
+    );
 }

@@ -7,8 +7,10 @@
 
 use bytes::Bytes;
 use proto_frames::payload::{
-    AssignPublicIp, AttachVolume, Configuration, Delete, Payload, PayloadError, Query, ReadOutput,
-    RefreshCnci, ReleasePublicIp, Reload, Watch, identifier::make_usual, output::MAX_TAIL_LINES,
+    AssignPublicIp, AttachVolume, Configuration, Delete, DeleteOutput, Payload, PayloadError,
+    Query, ReadOutput, RefreshCnci, ReleasePublicIp, Reload, Watch,
+    identifier::make_usual,
+    output::{MAX_PATH_LEN, MAX_TAIL_LINES},
 };
 
 use super::inputs::Unusable;
@@ -59,6 +61,7 @@ pub(super) fn read(name: CommandName, payload: &Bytes) -> Read {
         CommandName::Query => query(payload),
         CommandName::Watch => Ok(Command::Watch(Watch::decode(payload)?.topics)),
         CommandName::ReadOutput => read_output(payload),
+        CommandName::DeleteOutput => delete_output(payload),
         // What they say is read where the store is, which answers what it cannot read.
         CommandName::ReadImage => Ok(Command::Image(ImageCommand::Read)),
         CommandName::WriteImage => Ok(Command::Image(ImageCommand::Write)),
@@ -200,7 +203,34 @@ fn read_output(payload: &[u8]) -> Read {
         let detail = format!("read_output.tail: {lines} lines, at most {MAX_TAIL_LINES} are taken");
         return Err(Unusable::Extras(detail));
     }
+    for (key, path) in [
+        ("read_output.file", &read.file),
+        ("read_output.after", &read.after),
+    ] {
+        if path.len() > MAX_PATH_LEN {
+            let detail = format!(
+                "{key}: {} bytes, at most {MAX_PATH_LEN} are taken",
+                path.len()
+            );
+            return Err(Unusable::Extras(detail));
+        }
+    }
     Ok(Command::ReadOutput(Box::new(read)))
+}
+
+/// DeleteOutput: what an instance has left is to be deleted.
+fn delete_output(payload: &[u8]) -> Read {
+    let mut delete = DeleteOutput::decode(payload)?;
+    make_usual(&mut delete.instance_uuid);
+    make_usual(&mut delete.node_uuid);
+    check_names(&[
+        ("delete_output.instance_uuid", &delete.instance_uuid),
+        ("delete_output.node_uuid", &delete.node_uuid),
+    ])?;
+    if delete.instance_uuid.is_empty() {
+        return Err(PayloadError::missing("delete_output.instance_uuid").into());
+    }
+    Ok(Command::DeleteOutput(delete))
 }
 
 /// QUERY. Limit, `match` and cursor are checked here against their limits. What the core cannot answer (an unknown

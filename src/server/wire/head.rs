@@ -79,6 +79,7 @@ fn top_of(sent: Sent) -> Option<&'static str> {
         CommandName::Migrate => "migrate",
         CommandName::Update => "update",
         CommandName::ReadOutput => "read_output",
+        CommandName::DeleteOutput => "delete_output",
         _ => return None,
     })
 }

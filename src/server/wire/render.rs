@@ -53,8 +53,9 @@ fn text_len(message: &Message) -> usize {
             configuration.len()
         }
         Message::QueryResult(result) => rows_len(result),
-        Message::ReadOutput(it) => it.instance_uuid.len(),
-        Message::NoOutput(it) => all(&[&it.instance_uuid, &it.detail]),
+        Message::ReadOutput(it) => all(&[&it.instance_uuid, &it.file, &it.after]),
+        Message::DeleteOutput(it) => all(&[&it.instance_uuid, &it.node_uuid]),
+        Message::NoOutput(it) => all(&[&it.instance_uuid, &it.file, &it.detail]),
         Message::StartFailure(it) | Message::StartFailureCopy(it) => {
             all(&[&it.node_uuid, &it.instance_uuid])
                 + optional(&it.detail)
@@ -240,6 +241,7 @@ fn payload(message: &Message) -> (Kind, Bytes) {
         Message::PlacementDecision(decision) => (Kind::PLACEMENT_DECISION, decision.encode()),
         Message::QueryResult(result) => (Kind::QUERY_RESULT, result.encode()),
         Message::ReadOutput(read) => (Kind::READ_OUTPUT, read.encode()),
+        Message::DeleteOutput(delete) => (Kind::DELETE_OUTPUT, delete.encode()),
         Message::NoOutput(part) => (Kind::OUTPUT, part.encode()),
         Message::InstanceDeleted(event) => (Kind::INSTANCE_DELETED, event.encode()),
         Message::InstanceStopped(instance) => {

@@ -128,6 +128,7 @@ fn a_bound_uuid_is_refused_to_every_other_certificate() {
         certificate_ends_s: None,
         address: None,
         certificate: None,
+        subject: None,
     };
     assert!(world.knock(hello(false)).is_ok(), "nobody has bound it yet");
     assert!(world.knock(hello(true)).is_ok());

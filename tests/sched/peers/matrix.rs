@@ -8,8 +8,9 @@ use std::fmt::Write as _;
 
 use ciao_scheduler::server::sim_support::kind_of;
 use proto_frames::payload::{
-    CommandFailure, CommandFailureReason, Evacuate, InstanceStateEvent, LifecycleCommand, Migrate,
-    PhaseName, ReadOutput, RefusalReason, Restore, StartFailureReason, Update,
+    CommandFailure, CommandFailureReason, DeleteOutput, Evacuate, InstanceStateEvent,
+    LifecycleCommand, Migrate, PhaseName, ReadOutput, RefusalReason, Restore, StartFailureReason,
+    Update,
 };
 use proto_frames::{Kind, Role, Uuid};
 use sched_core::{
@@ -163,6 +164,7 @@ fn commanded(kind: Kind, place: Place) -> Treatment {
             | Kind::QUERY
             | Kind::WATCH
             | Kind::READ_OUTPUT
+            | Kind::DELETE_OUTPUT
             | Kind::WRITE_IMAGE
             | Kind::DELETE_IMAGE
             | Kind::LIST_IMAGES
@@ -341,6 +343,10 @@ fn sending(kind: Kind, place: Place) -> Sending {
             instance_uuid: instance.to_owned(),
             ..ReadOutput::default()
         })),
+        Kind::DELETE_OUTPUT => Command::DeleteOutput(DeleteOutput {
+            instance_uuid: instance.to_owned(),
+            ..DeleteOutput::default()
+        }),
         Kind::READ_IMAGE => Command::Image(ImageCommand::Read),
         Kind::WRITE_IMAGE => Command::Image(ImageCommand::Write),
         Kind::DELETE_IMAGE => Command::Image(ImageCommand::Delete),

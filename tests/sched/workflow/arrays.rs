@@ -18,7 +18,7 @@ use crate::support::world::{Size, World, id, request, running};
 const ARRAY: &str = "67d86208-b46c-4465-9018-e14187d4010f";
 
 fn array() -> Uuid {
-    ARRAY.parse().unwrap()
+    ARRAY.parse().expect("it is a UUID")
 }
 
 /// The instance of an element, as payloads write it.
@@ -29,7 +29,8 @@ fn element(index: u32) -> String {
 
 /// The index of an instance among so many.
 fn index_of(name: &str, count: u32) -> u32 {
-    (0..count).find(|it| element(*it) == name).unwrap()
+    let found = (0..count).find(|it| element(*it) == name);
+    found.expect("it is an element's")
 }
 
 fn elements(indexes: impl IntoIterator<Item = u32>, node: SessionId) -> Vec<(String, SessionId)> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ciao_scheduler::server::sim_support::frame_of;
-use proto_frames::payload::{OutputFailure, OutputPart, ReadOutput};
+use proto_frames::payload::{DeleteOutput, OutputFailure, OutputPart, ReadOutput};
 use proto_frames::{Kind, Role, Uuid};
 use sched_core::{
     Capabilities, Command, Dialect, Hello, KeptRun, KeptRuns, Message, NodeReport, Report,
@@ -298,4 +298,101 @@ fn all_readers_together_are_limited_too() {
     }
     assert_eq!(world.scheduler.footprint().reads, 1024);
     assert_eq!(refusals, 70 * 16 - 1024);
+}
+
+/// The same as [`one_node`], whose launcher also serves files and deletes them, and an operator.
+fn with_results() -> (World, SessionId, SessionId) {
+    let (mut world, _, node) = one_node();
+    let said = NodeReport {
+        extras: Some(Box::new(able(Capabilities::from_names([
+            "output", "results",
+        ])))),
+        ..report(Size::default())
+    };
+    world.report(node, said);
+    let operator = world.join(Role::OPERATOR, Uuid::from_u128(0x71f), Dialect::Native);
+    world.look_away();
+    (world, operator, node)
+}
+
+fn read_file(world: &mut World, from: SessionId, file: &str) {
+    let read = ReadOutput {
+        id: 1,
+        instance_uuid: "it".to_owned(),
+        file: file.to_owned(),
+        ..ReadOutput::default()
+    };
+    world.say(from, Command::ReadOutput(Box::new(read)));
+}
+
+fn delete(world: &mut World, from: SessionId, node: Option<u64>) {
+    let delete = DeleteOutput {
+        id: 1,
+        instance_uuid: "it".to_owned(),
+        node_uuid: node
+            .map(|node| node_uuid(node).to_string())
+            .unwrap_or_default(),
+        ..DeleteOutput::default()
+    };
+    world.say(from, Command::DeleteOutput(delete));
+}
+
+#[test]
+fn files_are_asked_of_launchers_that_serve_them_and_not_for_viewers() {
+    let (mut world, operator, node) = with_results();
+    read_file(&mut world, operator, "a/b");
+    assert_eq!(asked(&mut world, node)[0].file, "a/b");
+    let viewer = viewer(&mut world);
+    read_file(&mut world, viewer, "a/b");
+    let part = refused(&mut world, viewer);
+    assert_eq!(part.failure, OutputFailure::NotPermitted);
+    assert!(asked(&mut world, node).is_empty());
+
+    let (mut world, ..) = one_node();
+    let operator = world.join(Role::OPERATOR, Uuid::from_u128(0x71f), Dialect::Native);
+    world.look_away();
+    read_file(&mut world, operator, ".");
+    let part = refused(&mut world, operator);
+    assert_eq!(
+        (part.failure, &*part.file),
+        (OutputFailure::NotSupported, ".")
+    );
+}
+
+#[test]
+fn what_an_instance_has_left_is_deleted_once_it_is_over_and_not_before() {
+    let (mut world, operator, node) = with_results();
+    delete(&mut world, operator, None);
+    let part = refused(&mut world, operator);
+    assert_eq!((part.failure, part.id), (OutputFailure::NotOver, 1));
+    delete(&mut world, operator, Some(1));
+    let part = refused(&mut world, operator);
+    assert_eq!(part.failure, OutputFailure::NotOver);
+
+    world.gone(node, Kind::INSTANCE_DELETED, "it");
+    world.look_away();
+    delete(&mut world, operator, None);
+    let Message::DeleteOutput(sent) = world.told_once(node) else {
+        panic!("it is sent to its node");
+    };
+    assert_eq!((&*sent.instance_uuid, sent.id), ("it", 1));
+    answer(&mut world, node, sent.read, "deleted");
+    assert!(matches!(world.told_once(operator), Message::Forward(_)));
+
+    delete(&mut world, operator, Some(9));
+    let part = refused(&mut world, operator);
+    assert_eq!(part.failure, OutputFailure::NodeLost, "no such node");
+    world.cut(node);
+    world.look_away();
+    for named in [None, Some(1)] {
+        delete(&mut world, operator, named);
+        let part = refused(&mut world, operator);
+        assert_eq!(part.failure, OutputFailure::NodeLost);
+    }
+    let viewer = viewer(&mut world);
+    delete(&mut world, viewer, None);
+    assert!(matches!(
+        world.told_once(viewer),
+        Message::CommandRefused(_)
+    ));
 }

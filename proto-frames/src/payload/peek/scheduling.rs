@@ -18,6 +18,9 @@ pub(super) fn found(scheduling: &mut Scheduling, at: &Place<'_>, what: &Found<'_
         ("resources", Found::Int(amount)) => {
             scheduling.resources.insert(at.key.to_owned(), *amount);
         }
+        ("labels", Found::Text(text)) => {
+            scheduling.labels.insert(at.key.to_owned(), owned(text)?);
+        }
         ("group", what) => {
             in_group(scheduling.group.get_or_insert_default(), at.key, what)?;
         }
@@ -57,6 +60,7 @@ fn direct(scheduling: &mut Scheduling, key: &str, what: &Found<'_>) -> Option<()
             scheduling.on_node_loss = std::str::from_utf8(text).ok()?.into();
         }
         ("time_limit", Found::Text(text)) => scheduling.time_limit = Some(parsed(text)?),
+        ("split_output", Found::Bool(split)) => scheduling.split_output = *split,
         ("image", Found::Text(text)) => scheduling.image = owned(text)?,
         ("name", Found::Text(text)) => scheduling.name = owned(text)?,
         ("dry_run", Found::Bool(dry_run)) => scheduling.dry_run = *dry_run,

@@ -151,6 +151,13 @@ impl<'a> Sink<'a> for StatsSink<'a> {
             let facts = &mut self.peek.ended.last_mut()?.facts;
             return facts_found(facts.get_or_insert_default(), at.key, what);
         }
+        if let ("facts", "labels", Found::Text(text)) = (at.outer, at.record, &what) {
+            let facts = &mut self.peek.ended.last_mut()?.facts;
+            let value = std::str::from_utf8(text).ok()?.to_owned();
+            let labels = &mut facts.get_or_insert_default().labels;
+            labels.insert(at.key.to_owned(), value);
+            return Some(());
+        }
         match (at.record, at.key, what) {
             ("", "ends_incarnation", Found::Text(text)) => {
                 self.peek.ends_incarnation = borrowed(text)?;

@@ -48,6 +48,8 @@ pub(crate) struct Run {
     is_by_command: bool,
     /// What else its launcher knows of it.
     facts: Option<Box<EndFacts>>,
+    /// Who asked for its end, where that was by command and is known.
+    by: Option<ShortText>,
     story: Story,
 }
 
@@ -91,6 +93,7 @@ impl Run {
             retries: 0,
             is_by_command: false,
             facts: None,
+            by: None,
             story,
         }
     }
@@ -167,6 +170,23 @@ impl Run {
     pub(crate) fn of_tenant(self, tenant: Option<&TenantId>) -> Self {
         let tenant = tenant.cloned();
         Self { tenant, ..self }
+    }
+
+    /// These asked for its end, if a command ended it.
+    pub(crate) fn set_ended_by(&mut self, by: Option<ShortText>) {
+        let is_by_command = self.cause().is_some_and(Cause::is_by_command);
+        self.by = by.filter(|_| is_by_command);
+    }
+
+    /// The same run, restored: this is who asked for its end.
+    pub(crate) fn restored_by(self, by: Option<&str>) -> Self {
+        let by = by.map(ShortText::new);
+        Self { by, ..self }
+    }
+
+    /// Who asked for its end, where that was by command and is known.
+    pub(crate) fn by(&self) -> Option<&ShortText> {
+        self.by.as_ref()
     }
 
     /// What the instance was called; empty for nothing.
@@ -467,8 +487,9 @@ impl Run {
             _ => 0,
         };
         let texts = tenant + self.hostname.len() + self.name.len() + self.program.len();
+        let by = self.by.as_ref().map_or(0, |by| by.as_str().len());
         let facts = self.facts.as_ref();
-        let facts = facts.map_or(0, |facts| size_of::<EndFacts>() + facts.why.heap_len());
-        size_of::<Noted>() + IN_LATEST + story + id + texts + facts
+        let facts = facts.map_or(0, |facts| size_of::<EndFacts>() + facts.heap_len());
+        size_of::<Noted>() + IN_LATEST + story + id + texts + by + facts
     }
 }

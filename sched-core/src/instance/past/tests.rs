@@ -38,7 +38,22 @@ fn forget(past: &mut Instances, count: u64) {
     let until = past.runs_forgotten() + count;
     while past.runs_forgotten() < until {
         past.note_run(long("other"));
+        past.forget_oldest_runs();
     }
+}
+
+#[test]
+fn a_run_is_remembered_until_the_records_of_its_input_are_handed_out() {
+    let mut past = Instances::default();
+    past.note_run(run("a", 1, 1));
+    while past.past_size().1 <= MAX_PAST_BYTES {
+        past.note_run(long("other"));
+    }
+    assert_eq!(past.runs_forgotten(), 0);
+    assert!(past.last_run_of(&InstanceId::new("a")).is_some());
+    past.forget_oldest_runs();
+    assert!(past.last_run_of(&InstanceId::new("a")).is_none());
+    assert!(past.past_size().1 <= MAX_PAST_BYTES);
 }
 
 #[test]
@@ -98,6 +113,7 @@ fn runs_are_found_by_their_instance_and_by_their_end() {
     let mut past = Instances::default();
     for number in 0..3 * PRUNE_ABOVE {
         past.note_run(long(&number.to_string()));
+        past.forget_oldest_runs();
         let most = PRUNE_ABOVE.max(2 * past.past.runs.len());
         assert!(past.past.latest.len() <= most, "{number}");
     }
@@ -230,9 +246,11 @@ fn the_history_says_since_when_it_has_no_gap() {
         assert_eq!(since_s(&past, start), Some(0), "nothing is forgotten");
         second += 1;
         past.note_run(noted_long(start, second));
+        past.forget_oldest_runs();
     }
     assert_eq!(since_s(&past, start), Some(1));
     past.note_run(noted_long(start, second + 1));
+    past.forget_oldest_runs();
     assert_eq!(since_s(&past, start), Some(2));
 }
 
@@ -244,6 +262,7 @@ fn an_end_by_the_clock_of_a_node_proves_nothing() {
     past.learn_run(start + Duration::from_secs(70), noted(start, "a", 1, 1));
     while past.runs_forgotten() == 0 {
         past.note_run(noted_long(start, 60));
+        past.forget_oldest_runs();
     }
     assert_eq!(since_s(&past, start), Some(70));
 }

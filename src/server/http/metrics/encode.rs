@@ -47,9 +47,9 @@ pub(super) struct Gathered {
     pub(super) placements: Measured,
     /// How long transactions of the state directory took; empty where there is none.
     pub(super) commits: Measured,
-    /// Of the ends on record: how many, their bytes, deleted as too old and as too many. `None` without a state
-    /// directory.
-    pub(super) history: Option<[u64; 4]>,
+    /// Of the ends on record: how many, their bytes, deleted as too old and as too many, lost while they waited for the
+    /// disk. `None` without a state directory.
+    pub(super) history: Option<[u64; 5]>,
     /// Connections by how far they came.
     pub(super) handshakes: [(&'static str, u64); 4],
     /// File name and end of each certificate in use, seconds of Unix time.
@@ -418,7 +418,7 @@ impl Gathered {
             "How long transactions of the state directory took",
         );
         out.histogram(commits, &self.commits)?;
-        if let Some([records, bytes, too_old, too_many]) = self.history {
+        if let Some([records, bytes, too_old, too_many, lost]) = self.history {
             let kept = ("ciao_history_records", "Ends of instances on record");
             out.gauge(kept, records as f64)?;
             let kept = (
@@ -428,9 +428,9 @@ impl Gathered {
             out.gauge(kept, bytes as f64)?;
             let trimmed = (
                 "ciao_history_trimmed",
-                "Ends deleted from the record since the start, by the limit that they were beyond",
+                "Ends deleted from the record, or never put there, since the start, by the limit that they were beyond",
             );
-            let by_limit = [("time", too_old), ("bytes", too_many)];
+            let by_limit = [("time", too_old), ("bytes", too_many), ("waiting", lost)];
             out.counters(trimmed, "limit", by_limit)?;
         }
         // 0 also without a state directory.

@@ -26,6 +26,10 @@ function how(row) {
   return row.exit_code < 0 ? `signal ${-row.exit_code}` : `status ${row.exit_code}`;
 }
 
+function labels(row) {
+  return Object.entries(row.labels ?? {}).map(([key, value]) => `${key}=${value}`).join(" ");
+}
+
 function day(ms) {
   return `${new Date(ms).toLocaleDateString("en-CA")} ${clock(ms)}`;
 }
@@ -44,6 +48,8 @@ const COLUMNS = [
   { title: "Peak", right: true, fold: true, value: (row) => row.peak_kib ?? -1, show: (row) => mib(row.peak_kib === undefined ? undefined : Math.ceil(row.peak_kib / 1024)) },
   { title: "Node", name: true, value: (row) => row.hostname ?? "", show: (row) => (row.node_uuid ? linkTo("nodes", row.node_uuid, row.hostname || shortId(row.node_uuid)) : "–") },
   { title: "Program", name: true, fold: true, value: (row) => row.program ?? "", show: (row) => row.program ?? "" },
+  { title: "By", long: true, fold: true, value: (row) => row.by ?? "", show: (row) => row.by ?? "" },
+  { title: "Labels", long: true, fold: true, value: labels, show: labels },
   { title: "Why", long: true, fold: true, value: (row) => row.detail ?? "", show: (row) => row.detail ?? "" },
 ];
 
@@ -53,6 +59,7 @@ export function history() {
   let inMemory = false;
   let failure = "";
   let asked = 0;
+  let reading = 0; // the question that is read for; 0 for none
   const table = new Table({
     label: "History", columns: COLUMNS, key: (row) => String(row.number), empty: "Nothing that has ended matches.", sort: { at: 3, up: false },
     choose: (row) => (location.hash = `#/instances/${encodeURIComponent(row.instance_uuid)}`),
@@ -66,12 +73,16 @@ export function history() {
   function again() {
     rows = [];
     next = null;
+    inMemory = false;
     table.first();
     read(++asked);
   }
 
-  /** Reads on until there is something to show. An answer to an older question is not shown. */
+  /** Reads on until there is something to show, once at a time. An answer to an older question is not shown. */
   async function read(mine) {
+    if (reading === mine) return;
+    reading = mine;
+    more.disabled = true;
     failure = "";
     try {
       const before = rows.length;
@@ -84,13 +95,18 @@ export function history() {
         if (mine !== asked) return;
         rows = rows.concat(answer.items);
         next = answer.next;
-        inMemory = answer.in_memory;
+        inMemory ||= answer.in_memory;
         if (!next || rows.length - before >= ROWS) break;
       }
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
       if (mine !== asked) return;
       failure = `What has ended could not be read: ${problem.words}`;
+    } finally {
+      if (reading === mine) {
+        reading = 0;
+        more.disabled = false;
+      }
     }
     view.update();
   }

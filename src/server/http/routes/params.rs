@@ -1,5 +1,6 @@
 //! The parameters of the query string that routes take, each with what it means.
 
+use sched_model::OutputStream;
 use sched_model::output::MAX_TAIL_LINES;
 use sched_model::query::MAX_LIMIT;
 
@@ -224,6 +225,16 @@ pub(super) const HISTORY: &[Param] = &[
         kind: Kind::Text,
     },
     Param {
+        name: "by",
+        about: "Only what these ended by command: all of `by`, or with a `*` at the end its beginning, or behind a `*` a part of it.",
+        kind: Kind::Text,
+    },
+    Param {
+        name: "labels",
+        about: "Only what has all of these labels: KEY=VALUE, or KEY for any value, separated by commas.",
+        kind: Kind::Text,
+    },
+    Param {
         name: "array",
         about: "Only ends of elements of the array of this UUID.",
         kind: Kind::Text,
@@ -273,5 +284,11 @@ pub(super) const READ: &[Param] = &[
         name: "follow",
         about: "Whether to go on with what is written until the instance ends.",
         kind: Kind::Flag,
+    },
+    Param {
+        name: "stream",
+        about: "Which stream, of an instance whose START has them kept apart. Without it, standard output, or both where they \
+                are kept together.",
+        kind: Kind::OneOf(OutputStream::KNOWN),
     },
 ];

@@ -1,8 +1,10 @@
 //! An end as it is kept, of a run that the core says is over.
 
+use std::borrow::Cow;
+
 use proto_frames::payload::EndOutcome;
 
-use super::row::{EndRow, Id};
+use super::row::{self, EndRow, Id, UNKNOWN};
 use sched_core::{Cause, RunRecord};
 
 /// The words of the events that matter here ([`sched_model::PhaseName`]).
@@ -49,13 +51,29 @@ pub(in crate::server) fn row_of(run: &RunRecord) -> EndRow<'_> {
         peak_kib: facts.and_then(|facts| facts.peak_kib),
         cpu_ms: facts.and_then(|facts| facts.cpu_ms),
         output_bytes: facts.and_then(|facts| facts.output_bytes),
+        by: run.by.as_deref().unwrap_or_default(),
+        labels: facts.map_or(Cow::Borrowed(""), |facts| {
+            row::labels_of(&facts.labels).into()
+        }),
     }
 }
 
-/// Whether nothing but words says why a run is over: it was read from disk.
+/// Whether nothing says why a run is over but words: it was read from disk, or its node still had what it left.
 pub(super) fn is_without_cause(run: &RunRecord) -> bool {
+    let why = run.facts.as_ref().and_then(|facts| facts.why.as_deref());
     let last = run.history.last();
-    last.is_none_or(|event| matches!(event.cause, Cause::Plain | Cause::Said(_)))
+    is_vague(last.map(|event| &event.cause)) && known_why(why).is_none()
+}
+
+/// Whether it is not known what a run was ended for, if it was.
+fn is_vague(cause: Option<&Cause>) -> bool {
+    cause.is_none_or(|it| matches!(it, Cause::Plain | Cause::Said(_) | Cause::KeptByNode))
+}
+
+/// A launcher's own word for why, if it is one of [`EndOutcome`].
+fn known_why(why: Option<&str>) -> Option<&'static str> {
+    let mut known = EndOutcome::KNOWN.iter().copied();
+    known.find(|word| why == Some(*word))
 }
 
 /// Causes of which the outcome and the exit status say all.
@@ -68,13 +86,11 @@ fn is_said_by_outcome(cause: &Cause) -> bool {
 
 /// How it ended, in a word of [`EndOutcome`].
 fn outcome(run: &RunRecord, why: Option<&str>, cause: Option<&Cause>) -> &'static str {
-    let known = EndOutcome::KNOWN.iter();
-    let is_why = |word: &&&str| why == Some(**word);
     if run.failed.is_some() {
         return "not_started";
     }
     // What its launcher says counts over why the scheduler thinks that it is gone.
-    if let Some(word) = known.clone().find(is_why) {
+    if let Some(word) = known_why(why) {
         return word;
     }
     match cause {
@@ -94,8 +110,10 @@ fn outcome(run: &RunRecord, why: Option<&str>, cause: Option<&Cause>) -> &'stati
         ) => "node_lost",
         _ => match run.exit_code {
             Some(0) => "succeeded",
+            // A command to end it sends signals as well.
+            Some(..0) if is_vague(cause) => UNKNOWN,
             Some(_) => "failed",
-            None => "unknown",
+            None => UNKNOWN,
         },
     }
 }
@@ -138,6 +156,9 @@ mod tests {
             (Cause::NodeLost, None, "node_lost"),
             (Cause::NotListed, None, "unknown"),
             (Cause::Said("it ended".into()), Some(1), "failed"),
+            (Cause::Said("deleted".into()), Some(-15), "unknown"),
+            (Cause::KeptByNode, Some(0), "succeeded"),
+            (Cause::KeptByNode, Some(-9), "unknown"),
         ] {
             let run = run(cause.clone(), exit_code);
             let row = row_of(&run);

@@ -9,6 +9,9 @@
 //! Tags are added and never given another meaning; one that is not known is passed over. Times but that of the end are how
 //! much earlier something was, so that most take two or three bytes. A usual end without labels has about 150 bytes.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use proto_frames::Uuid;
 use proto_frames::payload::array::element_uuid;
 use proto_frames::payload::{EndOutcome, EndedRun};
@@ -32,7 +35,8 @@ pub(in crate::server) struct EndRow<'a> {
     pub(in crate::server) detail: &'a str,
     /// When it ended, unix milliseconds.
     pub(in crate::server) ended_ms: u64,
-    /// When it was put on record: later ends have later ones, as long as the clock is not set back.
+    /// When it was put on record, by the clock of the system: later ends have later ones, as long as that is not set back.
+    /// The other times are by the clock of the core, which goes on from where that was at its start.
     pub(in crate::server) noted_ms: u64,
     pub(in crate::server) submitted_ms: Option<u64>,
     pub(in crate::server) started_ms: Option<u64>,
@@ -43,6 +47,22 @@ pub(in crate::server) struct EndRow<'a> {
     pub(in crate::server) peak_kib: Option<u64>,
     pub(in crate::server) cpu_ms: Option<u64>,
     pub(in crate::server) output_bytes: Option<u64>,
+    /// Who asked for its end; empty where nobody did, or that is not known.
+    pub(in crate::server) by: &'a str,
+    /// Its labels, a line `KEY=VALUE` each ([`labels_of`]).
+    pub(in crate::server) labels: Cow<'a, str>,
+}
+
+/// Labels as they are kept. One that would not be a line is left out: the scheduler takes none, and its launcher has put it
+/// there.
+pub(super) fn labels_of(labels: &BTreeMap<String, String>) -> String {
+    let is_line = |text: &str| !text.contains(char::is_control);
+    let lines = labels
+        .iter()
+        .filter(|(key, value)| is_line(key) && is_line(value) && !key.contains('='));
+    lines
+        .map(|(key, value)| format!("{key}={value}\n"))
+        .collect()
 }
 
 /// An identifier: mostly a UUID, which takes half as much in its own form.
@@ -64,6 +84,14 @@ impl<'a> Id<'a> {
     pub(in crate::server) fn new(text: &'a str) -> Self {
         match Uuid::try_parse(text) {
             Ok(uuid) if uuid.to_string() == text => Self::Uuid(uuid),
+            _ => Self::Text(text),
+        }
+    }
+
+    /// The same of a UUID as people write it, with capitals or without.
+    pub(super) fn of_any_case(text: &'a str) -> Self {
+        match Uuid::try_parse(text) {
+            Ok(uuid) if uuid.to_string().eq_ignore_ascii_case(text) => Self::Uuid(uuid),
             _ => Self::Text(text),
         }
     }
@@ -97,6 +125,8 @@ mod number {
     pub(super) const OUTPUT: u8 = 0x0c;
     pub(super) const INDEX: u8 = 0x0d;
     pub(super) const RETRIES: u8 = 0x0e;
+    /// How much earlier it was put on record, by a clock that was set back since the end was timed.
+    pub(super) const NOTED_BEFORE: u8 = 0x0f;
 }
 
 /// Fields that are bytes.
@@ -111,10 +141,12 @@ mod text {
     pub(super) const PROGRAM: u8 = 0x88;
     pub(super) const FAILED: u8 = 0x89;
     pub(super) const DETAIL: u8 = 0x8a;
+    pub(super) const BY: u8 = 0x8b;
+    pub(super) const LABELS: u8 = 0x8c;
 }
 
 /// The word for an outcome that is not known ([`EndOutcome::Unknown`]).
-const UNKNOWN: &str = "unknown";
+pub(super) const UNKNOWN: &str = "unknown";
 
 /// From this tag on, a field is bytes.
 const FIRST_OF_BYTES: u8 = 0x80;
@@ -139,6 +171,8 @@ impl<'a> EndRow<'a> {
         out.known(number::CPU, self.cpu_ms);
         out.known(number::OUTPUT, self.output_bytes);
         out.known(number::INDEX, self.index);
+        let noted_before = Some(before(self.noted_ms)).filter(|ms| *ms > 0);
+        out.known(number::NOTED_BEFORE, noted_before);
         out.id(text::INSTANCE_UUID, text::INSTANCE, self.instance);
         if let Some(node) = self.node {
             out.bytes(text::NODE, node.as_bytes());
@@ -149,6 +183,8 @@ impl<'a> EndRow<'a> {
         out.bytes(text::PROGRAM, self.program.as_bytes());
         out.bytes(text::FAILED, self.failed.as_bytes());
         out.bytes(text::DETAIL, self.detail.as_bytes());
+        out.bytes(text::BY, self.by.as_bytes());
+        out.bytes(text::LABELS, self.labels.as_bytes());
         out.0
     }
 
@@ -159,7 +195,8 @@ impl<'a> EndRow<'a> {
             outcome: UNKNOWN,
             ..Self::default()
         };
-        let (mut noted, mut submitted, mut started) = (0, None, None);
+        let (mut noted, mut noted_before) = (0, 0);
+        let (mut submitted, mut started) = (None, None);
         while let Some(tag) = rest.byte() {
             if tag >= FIRST_OF_BYTES {
                 let bytes = rest.bytes()?;
@@ -185,10 +222,12 @@ impl<'a> EndRow<'a> {
                 number::CPU => row.cpu_ms = Some(value),
                 number::OUTPUT => row.output_bytes = Some(value),
                 number::INDEX => row.index = Some(value),
+                number::NOTED_BEFORE => noted_before = value,
                 _ => {}
             }
         }
-        row.noted_ms = row.ended_ms.saturating_add(noted);
+        let noted_ms = row.ended_ms.saturating_add(noted);
+        row.noted_ms = noted_ms.saturating_sub(noted_before);
         row.submitted_ms = submitted.map(|it| row.ended_ms.saturating_sub(it));
         row.started_ms = started.map(|it| row.ended_ms.saturating_sub(it));
         Some(row)
@@ -208,6 +247,8 @@ impl<'a> EndRow<'a> {
             text::PROGRAM => self.program = text()?,
             text::FAILED => self.failed = text()?,
             text::DETAIL => self.detail = text()?,
+            text::BY => self.by = text()?,
+            text::LABELS => self.labels = text()?.into(),
             _ => {}
         }
         Some(())
@@ -249,7 +290,17 @@ impl<'a> EndRow<'a> {
             peak_kib: self.peak_kib,
             cpu_ms: self.cpu_ms,
             output_bytes: self.output_bytes,
+            by: self.by.to_owned(),
+            labels: self
+                .labels()
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect(),
         }
+    }
+
+    /// Its labels.
+    pub(super) fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.labels.lines().filter_map(|line| line.split_once('='))
     }
 }
 
@@ -364,6 +415,8 @@ mod tests {
             peak_kib: Some(8_388_608),
             cpu_ms: Some(51_000_000),
             output_bytes: Some(1 << 30),
+            by: "",
+            labels: Cow::Borrowed(""),
         }
     }
 
@@ -374,6 +427,40 @@ mod tests {
         assert_eq!(EndRow::decode(&bytes), Some(row));
         // With its key, which is a number of eight bytes.
         assert!(bytes.len() + 8 <= 300, "{} bytes", bytes.len());
+    }
+
+    #[test]
+    fn who_ended_it_and_its_labels_come_back() {
+        let labels = [("project", "apollo"), ("run", "7")];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let mut labels: BTreeMap<String, String> = labels.into();
+        let row = EndRow {
+            by: "operator CN=alice",
+            labels: labels_of(&labels).into(),
+            ..usual()
+        };
+        let bytes = row.encode();
+        let read = EndRow::decode(&bytes).unwrap();
+        assert_eq!(read, row);
+        let view = read.view(1);
+        assert_eq!((&*view.by, &view.labels), ("operator CN=alice", &labels));
+        // From a launcher that checks nothing.
+        labels.insert("a=b".to_owned(), "c".to_owned());
+        labels.insert("line".to_owned(), "d\nproject=other".to_owned());
+        assert_eq!(labels_of(&labels), "project=apollo\nrun=7\n");
+    }
+
+    #[test]
+    fn when_an_end_was_put_on_record_comes_back_whatever_its_own_time_is() {
+        for noted_ms in [0, 999, 1000, 1001, u64::MAX] {
+            let row = EndRow {
+                outcome: "unknown",
+                ended_ms: 1000,
+                noted_ms,
+                ..EndRow::default()
+            };
+            assert_eq!(EndRow::decode(&row.encode()), Some(row));
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::*;
+use sched_core::RunRecord;
 
 /// A disk that writes, or fails, when told to.
 struct Disk {
@@ -147,6 +148,46 @@ fn a_disk_that_fails_for_a_while_loses_nothing() {
     world.writes();
     assert_eq!(world.told(), News::Disk(DiskState::Writes));
     assert_eq!(world.committed(), Ticket(3));
+}
+
+/// An end that the core then forgets.
+fn ended_and_forgotten(number: u64) -> [(RecordKey, Option<Record>); 2] {
+    let run = Record::Run(Box::new(RunRecord::default()));
+    [
+        (RecordKey::Run(number), Some(run)),
+        (RecordKey::Run(number), None),
+    ]
+}
+
+#[test]
+fn ends_that_the_core_has_forgotten_wait_for_the_disk_whatever_else_does_up_to_their_own_limit() {
+    let world = World::new();
+    world.store.shared.state.lock().pending.most = 4;
+    world.store.push(put(1, 1));
+    world.transaction();
+    // More of other keys than the limit is.
+    (2..=20).for_each(|number| world.store.push(put(number, number)));
+    let ends = |ticket, numbers: std::ops::RangeInclusive<u64>| Change {
+        ticket: Ticket(ticket),
+        entries: numbers.flat_map(ended_and_forgotten).collect(),
+    };
+    world.store.push(ends(21, 1..=3));
+    world.fails();
+    let is_end = |(key, record): &(&RecordKey, &Option<Record>)| {
+        matches!(key, RecordKey::Run(_)) && record.is_some()
+    };
+    assert_eq!(world.transaction().iter().filter(is_end).count(), 3);
+    assert_eq!(world.store.ends_lost(), 0);
+    // What is tried again and what came meanwhile have one limit together.
+    world.store.push(ends(22, 4..=5));
+    world.fails();
+    assert_eq!(world.transaction().iter().filter(is_end).count(), 4);
+    assert_eq!(world.store.ends_lost(), 1, "counted before it is written");
+    world.writes();
+    let refuses = News::Disk(DiskState::Refuses("no room".into()));
+    assert_eq!(world.told(), refuses);
+    assert_eq!(world.told(), News::Disk(DiskState::Writes));
+    assert_eq!(world.committed(), Ticket(22));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The table of ends: what the core forgets stays there, until it is too old or too much.
 
 use super::*;
+use crate::server::restore::unix_ms;
 use sched_core::{Cause, RunRecord};
 
 /// The end of a run, with an exit status by its number.
@@ -127,22 +128,110 @@ fn the_oldest_are_deleted_beyond_the_bytes_and_the_sum_is_that_of_what_is_there(
 }
 
 #[test]
-fn those_that_are_too_old_are_deleted_with_the_next_transaction() {
+fn a_transaction_with_many_ends_deletes_as_many_as_are_too_much() {
+    let directory = tempfile::tempdir().unwrap();
+    const BYTES: u64 = 2000;
+    let store = keeping(directory.path(), within(BYTES));
+    let many = (1..=5000).map(|it| ended(it, Cause::Ended)).collect();
+    store.push(change(1, many));
+    assert!(store.flush(LONG));
+    let (records, bytes) = store.ends_kept();
+    assert!(bytes <= BYTES && records > 0, "{records} of {bytes} bytes");
+}
+
+#[test]
+fn what_becomes_known_of_an_end_leaves_how_and_why_it_ended() {
     let directory = tempfile::tempdir().unwrap();
     let store = keeping(directory.path(), within(u64::MAX));
-    store.push(change(1, vec![ended(1, Cause::Ended)]));
+    let with = |number, cause, exit_code, detail: &str| {
+        let (key, record) = ended(number, cause);
+        let Some(Record::Run(mut run)) = record else {
+            unreachable!("it is a run")
+        };
+        run.exit_code = exit_code;
+        run.history[0].detail = detail.into();
+        (key, Some(Record::Run(run)))
+    };
+    let restored = || Cause::Said("its words".into());
+    let ends = vec![
+        with(1, Cause::NodeLost, None, "node-a was lost"),
+        with(2, Cause::NotListed, None, ""),
+    ];
+    store.push(change(1, ends));
+    assert!(store.flush(LONG));
+    // The same after a restart of the scheduler, with the exit status.
+    let amended = vec![
+        with(1, restored(), Some(-9), "other words"),
+        with(2, restored(), Some(3), "more"),
+    ];
+    store.push(change(2, amended));
+    assert!(store.flush(LONG));
+    let (rows, _) = store.ends(&EndFilter::default(), None, 10).unwrap();
+    let found: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            (
+                row.number,
+                row.outcome.as_str(),
+                row.exit_code,
+                &*row.detail,
+            )
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (2, "failed", Some(3), "more"),
+            (1, "node_lost", Some(-9), "node-a was lost"),
+        ]
+    );
+}
+
+/// An end at some time by the core's clock.
+fn ended_at(number: u64, at_ms: u64) -> (RecordKey, Option<Record>) {
+    let (key, record) = ended(number, Cause::Ended);
+    let Some(Record::Run(mut run)) = record else {
+        unreachable!("it is a run")
+    };
+    run.at_ms = at_ms;
+    (key, Some(Record::Run(run)))
+}
+
+#[test]
+fn how_old_an_end_is_counts_from_when_it_was_put_on_record_and_not_by_the_cores_clock() {
+    let directory = tempfile::tempdir().unwrap();
+    let limits = HistoryLimits {
+        time: Duration::from_secs(3600),
+        bytes: u64::MAX,
+    };
+    let store = keeping(directory.path(), limits);
+    // The core began while the clock was not set yet, and before it was set back by a day.
+    let now_ms = unix_ms();
+    let ends = [ended_at(1, 1000), ended_at(2, now_ms + 86_400_000)];
+    store.push(change(1, ends.into()));
+    store.push(put(2, 1));
+    assert!(store.flush(LONG));
+    assert_eq!(numbers(&store, &EndFilter::default()), [2, 1]);
+    let of_today = EndFilter {
+        since_ms: Some(now_ms),
+        ..EndFilter::default()
+    };
+    assert_eq!(numbers(&store, &of_today), [2]);
     assert!(store.close(LONG));
     drop(store);
-    // Ends of these tests are of 2026.
-    let day = HistoryLimits {
+    // Later than when they were noted.
+    let noted_by = unix_ms();
+    while unix_ms() <= noted_by {
+        std::thread::yield_now();
+    }
+    let none = HistoryLimits {
         time: Duration::ZERO,
         bytes: u64::MAX,
     };
-    let store = keeping(directory.path(), day);
+    let store = keeping(directory.path(), none);
     store.push(put(1, 1));
     assert!(store.flush(LONG));
-    let is_past = crate::server::restore::unix_ms() > 1_795_000_000_100;
-    assert_eq!(store.ends_kept().0, u64::from(!is_past));
+    assert_eq!(store.ends_kept(), (0, 0));
 }
 
 #[test]
