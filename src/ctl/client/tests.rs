@@ -1,6 +1,5 @@
 //! Listings that were gathered in pages.
 
-use proto_frames::Uuid;
 use proto_frames::payload::{InstanceView, NodeView, PlacementState};
 
 use super::*;

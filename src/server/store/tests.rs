@@ -132,6 +132,8 @@ fn full() -> [(RecordKey, Record); 2] {
         restart_on_loss: true,
         time_limit_ms: Some(13),
         time_used_ms: Some(14),
+        array: Some(Uuid::from_u128(0xbbb)),
+        index: Some(15),
         batch: Some("batch-1".into()),
         batch_operator: Some(Uuid::from_u128(9)),
         is_operators: false,

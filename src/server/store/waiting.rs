@@ -109,7 +109,7 @@ mod tests {
     const MOST: usize = 3;
 
     fn ended(number: u64) -> (RecordKey, Option<Record>) {
-        let run = Record::Run(Box::new(RunRecord::default()));
+        let run = Record::Run(Box::default());
         (RecordKey::Run(number), Some(run))
     }
 

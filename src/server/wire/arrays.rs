@@ -353,7 +353,7 @@ mod tests {
         let start = template("  command: [sim, '{value}']\n");
         let payload = order(head(""), &start, "a\nb\n");
         let Input::Command {
-            command: Command::Array(ArrayCommand::Start(array)),
+            command: Command::Array(sched_core::ArrayCommand::Start(array)),
             ..
         } = input_of(Kind::START_ARRAY, &payload)
         else {

@@ -285,6 +285,15 @@ impl Scene {
     }
 }
 
+/// A configuration that changes nothing.
+fn no_configuration() -> NewConfiguration {
+    NewConfiguration {
+        original: bytes::Bytes::new(),
+        flags: ConfigurationFlags::default(),
+        rules: None,
+    }
+}
+
 /// What a frame of this kind says about an instance or node of this place.
 fn sending(kind: Kind, place: Place) -> Sending {
     let (instance, node, agent) = match place {
@@ -332,11 +341,7 @@ fn sending(kind: Kind, place: Place) -> Sending {
             otherwise: Box::default(),
         },
         Kind::REFRESH_CNCI => Command::RefreshCnci { agent: agent() },
-        Kind::CONFIGURE => Command::Configure(Box::new(NewConfiguration {
-            original: bytes::Bytes::new(),
-            flags: ConfigurationFlags::default(),
-            rules: None,
-        })),
+        Kind::CONFIGURE => Command::Configure(Box::new(no_configuration())),
         Kind::QUERY => Command::Query(Box::default()),
         Kind::WATCH => Command::Watch(Vec::new()),
         Kind::READ_OUTPUT => Command::ReadOutput(Box::new(ReadOutput {

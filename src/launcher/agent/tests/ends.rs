@@ -141,7 +141,7 @@ fn what_a_run_used_is_told_with_its_end_in_every_frame_and_after_a_restart() {
         output_bytes: Some(7),
         restarts: 2,
         program: String::new(),
-        labels: std::collections::BTreeMap::new(),
+        labels: BTreeMap::new(),
     }));
     let mut world = recorded();
     world.running("a", 1);

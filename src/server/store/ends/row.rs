@@ -409,6 +409,7 @@ mod tests {
             submitted_ms: Some(1_794_990_000_000),
             started_ms: Some(1_794_993_600_000),
             run: 1,
+            index: Some(417),
             restarts: 2,
             retries: 1,
             ran_ms: Some(6_400_000),

@@ -152,7 +152,7 @@ fn a_disk_that_fails_for_a_while_loses_nothing() {
 
 /// An end that the core then forgets.
 fn ended_and_forgotten(number: u64) -> [(RecordKey, Option<Record>); 2] {
-    let run = Record::Run(Box::new(RunRecord::default()));
+    let run = Record::Run(Box::default());
     [
         (RecordKey::Run(number), Some(run)),
         (RecordKey::Run(number), None),
