@@ -104,7 +104,6 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sched_core::RunRecord;
 
     const MOST: usize = 3;
 

@@ -3,7 +3,6 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::*;
-use sched_core::RunRecord;
 
 /// A disk that writes, or fails, when told to.
 struct Disk {
