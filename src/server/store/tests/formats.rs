@@ -57,13 +57,17 @@ fn what_was_written_before_causes_were_data_is_read_and_still_written_so() {
     }));
 }
 
-/// A record as it was before runs had numbers.
+/// A record as it was before runs had numbers, and before there were retries, dependencies and arrays.
 fn before_runs(record: Record) -> Record {
     match record {
         Record::Instance(instance) => Record::Instance(Box::new(InstanceRecord {
             runs: 0,
             ran_on: None,
             earlier_runs: Vec::new(),
+            retries: 0,
+            after: Vec::new(),
+            array: None,
+            index: None,
             ..*instance
         })),
         other => other,
