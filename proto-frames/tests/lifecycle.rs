@@ -146,8 +146,8 @@ fn connections_that_end_and_output_are_written_as_documented() {
         "read_output:\n  id: 4\n  instance_uuid: a\n  run: 7\n  stream: stderr\n  file: b/c\n  after: d\n"
     );
     written!(
-        DeleteOutput DeleteOutput { id: 5, read: 8, instance_uuid: text("a"), node_uuid: text("n") },
-        "delete_output:\n  id: 5\n  read: 8\n  instance_uuid: a\n  node_uuid: n\n"
+        DeleteOutput DeleteOutput { id: 5, read: 8, instance_uuid: text("a"), node_uuid: text("b") },
+        "delete_output:\n  id: 5\n  read: 8\n  instance_uuid: a\n  node_uuid: b\n"
     );
     written!(
         OutputPart OutputPart {

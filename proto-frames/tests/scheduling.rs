@@ -1,7 +1,5 @@
 //! `start.scheduling`: what is read, what is written, and in which words the rest is refused.
 
-use std::fmt::Write as _;
-
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -19,11 +17,11 @@ use proto_frames::payload::{
 
 /// A START with these lines in its `scheduling`, which begin in line 4.
 fn start(lines: &str) -> String {
-    let mut text = "start:\n  instance_uuid: a\n  scheduling:\n".to_owned();
-    for line in lines.lines() {
-        let _ = writeln!(text, "    {line}");
-    }
-    text
+    let lines: Vec<String> = lines.lines().map(|it| format!("    {it}\n")).collect();
+    format!(
+        "start:\n  instance_uuid: a\n  scheduling:\n{}",
+        lines.concat()
+    )
 }
 
 fn read(lines: &str) -> Scheduling {
@@ -108,6 +106,8 @@ fn the_known_keys_are_the_ones_that_are_read() {
             "restart",
             "retry",
             "after",
+            "labels",
+            "split_output",
             "image",
             "name",
             "dry_run",

@@ -30,7 +30,7 @@ async fn a_job_that_fails_twice_with_a_status_of_its_list_is_placed_again_and_su
     let count = cluster.site.path("count");
     // Each try writes down that there was one.
     let script = format!(
-        "echo try >>{0}; [ $(wc -l <{0}) -gt 2 ] || exit 75; echo done",
+        "echo attempt; echo try >>{0}; [ $(wc -l <{0}) -gt 2 ] || exit 75; echo done",
         count.display()
     );
     let id = cluster
@@ -56,7 +56,7 @@ async fn a_job_that_fails_twice_with_a_status_of_its_list_is_placed_again_and_su
     let kept = history.matches("output on node-").count();
     assert_eq!(kept, 3, "that of each try: {history}");
     let output = cluster.ctl("logs job").await.out;
-    assert_eq!(output, "done\n", "that of the last");
+    assert_eq!(output, "attempt\ndone\n", "that of the last");
 }
 
 #[tokio::test]

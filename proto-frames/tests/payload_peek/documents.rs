@@ -229,6 +229,8 @@ ended:
     restarts: 2
     time_used_ms: 95500
     program: sim --all
+    labels:
+      team: render
 - seq: 4294967298
   instance_uuid: fe2970fa-7b36-460b-8b79-9eb4745e62f2
   how: failed

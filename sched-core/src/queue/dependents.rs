@@ -244,7 +244,7 @@ impl Dependents {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
     use sched_model::AfterEnd;
@@ -289,7 +289,7 @@ mod tests {
         fn who_waits_for_an_instance_is_found_by_it(
             steps in proptest::collection::vec(step(), 0..60),
         ) {
-            let now = Instant::now();
+            let now = crate::simulated::start();
             let mut queue = Queue::default();
             let mut model = std::collections::BTreeMap::<u64, Vec<u64>>::new();
             for step in steps {
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn all_are_looked_at_now_and_then_and_operators_leave_places() {
-        let now = Instant::now();
+        let now = crate::simulated::start();
         let mut queue = Queue::default();
         for number in 0..MAX_DEPENDENTS_OF_OPERATORS as u64 {
             let place = (number, true);
