@@ -1,6 +1,6 @@
 //! Arrays of real processes: each element runs once, whatever is killed, and ends as its process says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -151,4 +151,32 @@ async fn delete_ends_what_runs_and_nothing_more_begins() {
     let now = until(&cluster, |it| it["state"] == "ended").await;
     assert_eq!(now["deleted"], 10, "{now}");
     assert!(written(&cluster).len() <= 2);
+}
+
+#[tokio::test]
+async fn an_array_stands_for_its_elements_where_ends_are_listed_and_results_collected() {
+    let cluster = cluster().await;
+    for what in ["--array 0-2 --name sweep", "--name other"] {
+        let line = format!("run {what} --mem 4 --cpus 1 --wait -- /bin/echo ended");
+        let ran = cluster.ctl(&line).await;
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+    let listed = cluster.ctl("history --array sweep -o json").await;
+    let listed: Value = serde_json::from_str(&listed.out).unwrap();
+    let ends = listed["ends"].as_array().unwrap();
+    let names: BTreeSet<&str> = ends.iter().filter_map(|it| it["name"].as_str()).collect();
+    assert_eq!(names, BTreeSet::from(["sweep-0", "sweep-1", "sweep-2"]));
+    for (at, selection) in ["sweep", "--array sweep"].into_iter().enumerate() {
+        let directory = cluster.site.path(&format!("results-{at}"));
+        let line = format!("collect {selection} -d {}", directory.display());
+        let ran = cluster.ctl(&line).await;
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let entries = std::fs::read_dir(&directory).unwrap();
+        let names: BTreeSet<String> = entries
+            .map(|it| it.unwrap().file_name().into_string().unwrap())
+            .map(|it| it.split('.').next().unwrap_or_default().to_owned())
+            .collect();
+        let expected = ["sweep-0", "sweep-1", "sweep-2"].map(ToOwned::to_owned);
+        assert_eq!(names, BTreeSet::from(expected), "{selection}");
+    }
 }

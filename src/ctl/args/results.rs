@@ -15,7 +15,7 @@ const MAX_PARALLEL: i64 = 12;
 /// `ciaoctl collect`.
 #[derive(Debug, Args)]
 pub struct CollectArgs {
-    /// Instances that have ended: names, UUIDs, or unique prefixes of UUIDs. Without them, all that the options say
+    /// Instances that have ended, and arrays: names, UUIDs, or unique prefixes of UUIDs. Without them, all that the options say
     #[arg(value_name = "INSTANCE")]
     pub instance: Vec<String>,
     /// The directory to put a directory for each instance into; it is made where there is none

@@ -25,7 +25,7 @@ use self::fetch::{Fetch, Taken};
 use crate::ctl::args::CollectArgs;
 use crate::ctl::commands::ends::filter;
 use crate::ctl::commands::history::ended_id;
-use crate::ctl::commands::{CommandError, Context};
+use crate::ctl::commands::{CommandError, Context, arrays};
 use crate::ctl::exit::Exit;
 use crate::printable::{Printable, counted};
 
@@ -57,18 +57,27 @@ pub async fn collect(context: &mut Context<'_>, args: &CollectArgs) -> Result<Ex
     })
 }
 
-/// The ends that are meant, the latest of each instance: those of the names, or all that meet the options. An array is to be
-/// resolved here too: its elements are ends as others.
+/// The ends that are meant, the latest of each instance: those of the names, an array standing for its elements, or all that
+/// meet the options.
 async fn selected(
     context: &mut Context<'_>,
     args: &CollectArgs,
 ) -> Result<Vec<EndedRun>, CommandError> {
     if args.instance.is_empty() {
         let limit = args.ends.limit.map_or(usize::MAX, |limit| limit as usize);
-        return latest(context, &filter(&args.ends)?, limit).await;
+        let filter = filter(context, &args.ends).await?;
+        return latest(context, &filter, limit).await;
     }
     let mut all: Vec<EndedRun> = Vec::new();
     for name in &args.instance {
+        if let Some(array) = arrays::meant(&mut context.client, name).await? {
+            let of_it = EndFilter {
+                array: array.array_uuid,
+                ..EndFilter::default()
+            };
+            all.extend(latest(context, &of_it, usize::MAX).await?);
+            continue;
+        }
         let id = ended_id(context, name).await?;
         let of_it = EndFilter {
             instance: id,

@@ -55,10 +55,7 @@ pub(super) async fn ends(
     context: &mut Context<'_>,
     args: &HistoryArgs,
 ) -> Result<Exit, CommandError> {
-    let mut filter = filter(&args.ends)?;
-    if let Some(name) = &args.ends.array {
-        filter.array = array_uuid(context, name).await?;
-    }
+    let filter = filter(context, &args.ends).await?;
     let format = format(args, context.json);
     let mut listed = Listed::default();
     let mut left = args.ends.limit.map_or(usize::MAX, |limit| limit as usize);
@@ -211,7 +208,17 @@ fn print(
 }
 
 /// What is asked of the scheduler.
-pub(super) fn filter(args: &EndArgs) -> Result<EndFilter, CommandError> {
+///
+/// # Errors
+/// [`CommandError`]: a time cannot be read, or there is no such array.
+pub(super) async fn filter(
+    context: &mut Context<'_>,
+    args: &EndArgs,
+) -> Result<EndFilter, CommandError> {
+    let array = match &args.array {
+        Some(name) => array_uuid(context, name).await?,
+        None => String::new(),
+    };
     let (now, zone) = (Timestamp::now(), TimeZone::system());
     let since_ms = args
         .since
@@ -231,7 +238,7 @@ pub(super) fn filter(args: &EndArgs) -> Result<EndFilter, CommandError> {
         instance: String::new(),
         by: text(&args.by),
         labels: args.labels.clone(),
-        array: String::new(),
+        array,
     })
 }
 
