@@ -25,23 +25,8 @@ impl Client {
     /// # Errors
     /// [`ClientError`]: there is no answer, or the scheduler does not know the question.
     pub async fn read_output(&mut self, request: &ReadOutput) -> Result<OutputChunk, ClientError> {
-        self.last_query = self.last_query.wrapping_add(1);
-        let id = u64::from(self.last_query);
-        let request = ReadOutput {
-            id,
-            ..request.clone()
-        };
-        self.send(Kind::READ_OUTPUT, request.encode()).await?;
-        let patience = self.answer_timeout.max(OUTPUT_TIMEOUT);
-        let answer = self.wait_for("output", patience, |event| match event {
-            Event::Output(chunk) if chunk.part.id == id => Ok(Ok(*chunk)),
-            Event::Refused(refusal) if refused_kind(&refusal) == Kind::READ_OUTPUT => {
-                Ok(Err(refusal))
-            }
-            other => Err(other),
-        });
-        let refused = |refusal| ClientError::Refused(Box::new(refusal));
-        answer.await?.map_err(refused)
+        let id = self.ask_output(request).await?;
+        self.answer_to(Kind::READ_OUTPUT, Some(id)).await
     }
 
     /// Asks for a chunk and does not wait for it: [`Client::next_output`] gives it, under the number that is returned.
@@ -69,16 +54,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`]: none came in time, or the scheduler does not know the question.
     pub async fn next_output(&mut self) -> Result<OutputChunk, ClientError> {
-        let patience = self.answer_timeout.max(OUTPUT_TIMEOUT);
-        let chunk = self.wait_for("output", patience, |event| match event {
-            Event::Output(chunk) => Ok(Ok(*chunk)),
-            Event::Refused(refusal) if refused_kind(&refusal) == Kind::READ_OUTPUT => {
-                Ok(Err(refusal))
-            }
-            other => Err(other),
-        });
-        let refused = |refusal| ClientError::Refused(Box::new(refusal));
-        chunk.await?.map_err(refused)
+        self.answer_to(Kind::READ_OUTPUT, None).await
     }
 
     /// Has a node delete what an instance that is over has left there: how many runs that were, or why nothing was.
@@ -98,12 +74,21 @@ impl Client {
             ..request.clone()
         };
         self.send(Kind::DELETE_OUTPUT, request.encode()).await?;
+        let answer = self.answer_to(Kind::DELETE_OUTPUT, Some(id)).await?;
+        Ok(answer.part)
+    }
+
+    /// The next answer to what was asked by frames of this kind, or that to the one with this number.
+    async fn answer_to(
+        &mut self,
+        asked: Kind,
+        number: Option<u64>,
+    ) -> Result<OutputChunk, ClientError> {
         let patience = self.answer_timeout.max(OUTPUT_TIMEOUT);
-        let answer = self.wait_for("deletion", patience, |event| match event {
-            Event::Output(chunk) if chunk.part.id == id => Ok(Ok(chunk.part)),
-            Event::Refused(refusal) if refused_kind(&refusal) == Kind::DELETE_OUTPUT => {
-                Ok(Err(refusal))
-            }
+        let is_it = |chunk: &OutputChunk| number.is_none_or(|number| chunk.part.id == number);
+        let answer = self.wait_for("output", patience, |event| match event {
+            Event::Output(chunk) if is_it(&chunk) => Ok(Ok(*chunk)),
+            Event::Refused(refusal) if refused_kind(&refusal) == asked => Ok(Err(refusal)),
             other => Err(other),
         });
         let refused = |refusal| ClientError::Refused(Box::new(refusal));
