@@ -27,7 +27,6 @@ use sched_model::Uuid;
 
 use crate::api::array::ElementId;
 use crate::api::ids::{InstanceId, SessionId};
-use crate::timers::earlier;
 
 pub(crate) use self::array::{Array, ElementState, NewArray, bytes_of};
 pub(crate) use self::progress::{from_text, to_text};
@@ -233,7 +232,7 @@ impl Arrays {
 
     /// When that is the case next.
     pub(crate) fn due(&self) -> Option<Instant> {
-        earlier(self.deadlines.first().map(|(due, _)| *due), None)
+        self.deadlines.first().map(|(due, _)| *due)
     }
 
     /// Has something sent once this change is on disk.

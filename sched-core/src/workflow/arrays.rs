@@ -225,7 +225,7 @@ impl Scheduler {
 
     fn start_element(&mut self, element: ElementId, start: Box<PlacedStart>) {
         if self.sight().known(&start.request.instance) != Known::Nowhere {
-            // Its UUID is that of an instance which nobody here has started: it may well be this element.
+            // Its UUID is that of an instance that was not started from here: it may well be this element.
             return self.end_element(element, ElementState::Unknown);
         }
         let Some(new) = self.admit_start(start) else {

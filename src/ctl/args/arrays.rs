@@ -78,7 +78,7 @@ pub struct RerunArgs {
     /// The array: its name, its UUID, or a unique prefix of that of eight characters or more
     #[arg(value_name = "ARRAY")]
     pub array: String,
-    /// Run what has ended without success: what failed, was not started, was deleted, or ended nobody knows how
+    /// Run what has ended without success: what failed, was not started, was deleted, or ended in a way that is not known
     #[arg(long, required = true)]
     pub failed: bool,
     /// Wait until the array has ended

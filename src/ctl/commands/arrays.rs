@@ -420,7 +420,7 @@ fn how(view: &ArrayView) -> String {
         (view.succeeded, "succeeded"),
         (view.failed, "failed"),
         (view.not_started, "not started"),
-        (view.unknown, "ended nobody knows how"),
+        (view.unknown, "ended, how is not known"),
         (view.deleted, "deleted"),
     ];
     let said = counts.iter().filter(|(count, _)| *count > 0);

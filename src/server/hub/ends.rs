@@ -266,7 +266,7 @@ mod tests {
             opens.push(open);
         }
         assert_eq!(readers.places.available_permits(), 0);
-        // Nobody waits any more who has left, and the next reads once one read is over.
+        // Those that have left wait no more, and the next reads once one read is over.
         assert_eq!(readers.waiting.load(Ordering::Relaxed), 0);
         opens.pop();
         let read = tokio::time::timeout(deadline, readers.read(|| 7)).await;

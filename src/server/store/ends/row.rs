@@ -47,7 +47,7 @@ pub(in crate::server) struct EndRow<'a> {
     pub(in crate::server) peak_kib: Option<u64>,
     pub(in crate::server) cpu_ms: Option<u64>,
     pub(in crate::server) output_bytes: Option<u64>,
-    /// Who asked for its end; empty where nobody did, or that is not known.
+    /// Who asked for its end; empty where it ended by itself, or that is not known.
     pub(in crate::server) by: &'a str,
     /// Its labels, a line `KEY=VALUE` each ([`labels_of`]).
     pub(in crate::server) labels: Cow<'a, str>,
