@@ -6,6 +6,8 @@
 mod certs;
 #[path = "common/messages.rs"]
 mod messages;
+#[path = "common/processes.rs"]
+mod processes;
 
 #[path = "launcher/cgroups.rs"]
 mod cgroups;

@@ -23,6 +23,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::certs::TestCa;
 use crate::messages::next_message;
+use crate::processes;
 use crate::volume::Volume;
 
 /// Only a hang reaches it.
@@ -471,18 +472,12 @@ pub(crate) fn leased(id: &str, script: &str) -> Start {
 
 /// Whether a process runs, or could; one that has ended and was not waited for does not.
 pub(crate) fn runs(pid: Pid) -> bool {
-    !matches!(state(pid), None | Some('Z' | 'X'))
+    processes::runs(pid.as_raw_pid())
 }
 
 /// Whether a process is stopped.
 pub(crate) fn is_stopped(pid: Pid) -> bool {
-    state(pid) == Some('T')
-}
-
-/// What a process is doing, in the letters of `/proc`; `None` = it is not there.
-fn state(pid: Pid) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
-    stat.rsplit_once(") ")?.1.chars().next()
+    processes::is_stopped(pid.as_raw_pid())
 }
 
 /// The supervisor of an instance.

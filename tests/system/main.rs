@@ -16,6 +16,8 @@ mod client;
 mod look;
 #[path = "../common/peer.rs"]
 mod peer;
+#[path = "../common/processes.rs"]
+mod processes;
 #[path = "../common/site.rs"]
 mod site;
 #[path = "../common/supervisors.rs"]

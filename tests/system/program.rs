@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use crate::processes::is_stopped;
+pub(crate) use crate::processes::runs;
 use crate::world::{Cluster, until};
 
 /// A program that never ends by itself, and the directory of its traces.
@@ -66,18 +68,7 @@ impl Program {
     }
 }
 
-/// Whether a process is there and no zombie.
-pub(crate) fn runs(process: i32) -> bool {
-    !matches!(state(process), None | Some('Z' | 'X'))
-}
-
 /// Waits until a process stands still because it was told to: it comes to its stop when it is next given a processor.
 pub(crate) async fn stands_still(process: i32) {
-    until("its stop", || state(process) == Some('T')).await;
-}
-
-/// What a process is doing, in the letters of `/proc`; `None` = it is not there.
-fn state(process: i32) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.chars().next()
+    until("its stop", || is_stopped(process)).await;
 }
