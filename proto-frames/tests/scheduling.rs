@@ -529,14 +529,15 @@ prop_compose! {
 fn retry() -> impl Strategy<Value = RetryPolicy> {
     let on = select(&["75", "1-255", "100-120", "signal"][..]);
     let on = on.prop_map(|text| text.parse().expect("each is one"));
-    let max = option::of(1..=100_u32);
-    (vec(on, 1..4), max).prop_map(|(on, max)| RetryPolicy { on, max })
+    (vec(on, 1..4), option::of(1..=100_u32)).prop_map(|(on, max)| RetryPolicy { on, max })
 }
 
 fn after() -> impl Strategy<Value = After> {
     let end = select(&["", "ok", "any", "failed"][..]);
-    (name(), end).prop_map(|(instance, end)| After {
+    let which = prop_oneof![(name(), ""), ("", name())];
+    (which, end).prop_map(|((instance, array), end)| After {
         instance,
+        array,
         end: end.into(),
     })
 }

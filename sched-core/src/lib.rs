@@ -39,7 +39,7 @@ pub use api::action::{
 };
 pub use api::affected::{Affected, AffectedPlacement};
 pub use api::array::{ArrayStart, ElementId, ElementStart, Values};
-pub use api::cause::{Cause, OtherEnd};
+pub use api::cause::{Cause, OtherArrayEnd, OtherEnd};
 pub use api::command::{ArrayCommand, Command, ConfigurationCommand, ImageCommand, Target};
 pub use api::condition::{CertificateHolder, Condition, EndingCertificate, Unwell};
 pub use api::config::{

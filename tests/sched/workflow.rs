@@ -1,6 +1,7 @@
 //! What happens to an instance, step by step: START, batches, loss of its node, preemption, SUSPEND, MIGRATE, UPDATE,
 //! drains and its end.
 
+mod array_order;
 mod arrays;
 mod batches;
 mod crossing;

@@ -139,13 +139,15 @@ pub enum Cause {
     /// It ended by itself with this exit status, or minus the signal, and is placed again for the so manieth time of so
     /// many.
     Retried(i64, u32, u32),
-    /// It waits for this instance to end, as its START names it, and for so many others.
+    /// It waits for this instance or array to end, as its START names it, and for so many others.
     ComesAfter(Box<str>, usize),
     /// All that it was to come after has ended.
     OthersEnded,
     /// It was to come after an instance, which has ended in another way.
     OtherwiseEnded(Box<OtherEnd>),
-    /// It was to come after an instance that is not known, as its START names it.
+    /// It was to come after an array, which has ended in another way.
+    ArrayOtherwiseEnded(Box<OtherArrayEnd>),
+    /// It was to come after an instance or an array that is not known, as its START names it.
     OtherUnknown(Box<str>),
     /// Its launcher did what it was told.
     EndedAsTold,
@@ -226,6 +228,21 @@ pub struct OtherEnd {
     pub failed: Option<StartFailureReason>,
 }
 
+/// How an array has ended that an instance was to come after.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherArrayEnd {
+    /// The array, as the START of the other names it.
+    pub named: Box<str>,
+    /// How it was to end.
+    pub wanted: AfterEnd,
+    /// How many elements it has.
+    pub count: u32,
+    /// How many of them ended with exit status 0.
+    pub succeeded: u32,
+    /// Of how many of them it is not known how they ended.
+    pub unknown: u32,
+}
+
 impl Cause {
     /// Whether it is that of an end that a command asked for.
     #[must_use]
@@ -255,6 +272,7 @@ impl Cause {
             Self::NotStarted(_, _, text) => text.len(),
             Self::ComesAfter(text, _) | Self::OtherUnknown(text) => text.len(),
             Self::OtherwiseEnded(end) => size_of::<OtherEnd>() + end.named.len(),
+            Self::ArrayOtherwiseEnded(end) => size_of::<OtherArrayEnd>() + end.named.len(),
             Self::Refused(refusal) => size_of::<Refusal>() + refusal.text_len(),
             Self::Declined(objection) => size_of::<Objection>() + objection.text_len(),
             Self::NoFit(no_fit) => no_fit.len(),

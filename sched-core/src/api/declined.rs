@@ -116,6 +116,8 @@ pub enum Refusal {
     NoSuchArray,
     /// Each element of an array is placed alone: it cannot be this.
     NotInArray(&'static str),
+    /// The elements of an array are to come after the array itself.
+    ArrayAfterItself,
     /// Another array of its tenant that has not ended has the name that it asks for.
     ArrayNameTaken {
         /// The name.

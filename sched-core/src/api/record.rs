@@ -214,12 +214,15 @@ pub struct ArrayProgressRecord {
     pub ended_ms: Option<u64>,
 }
 
-/// An instance that must have ended before another is placed.
+/// An instance or an array that must have ended before another is placed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AfterRecord {
     /// Which, as payloads write it.
     pub instance: Box<str>,
+    /// Whether that is an array.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub is_array: bool,
     /// As the START of the other names it; empty where that is the same.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub named: Box<str>,

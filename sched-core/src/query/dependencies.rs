@@ -1,11 +1,12 @@
-//! What a START comes after: which instances it means, and whether these have ended as they were to.
+//! What a START comes after: which instances and arrays it means, and whether these have ended as they were to.
 
 use sched_model::{After, Scheduling};
 
-use crate::api::cause::{Cause, OtherEnd};
+use crate::api::cause::{Cause, OtherArrayEnd, OtherEnd};
 use crate::api::ids::InstanceId;
 use crate::api::rules::TenantId;
 use crate::api::start::StartRequest;
+use crate::arrays::{Array, ElementState};
 use crate::instance::Run;
 use crate::queue::Dependency;
 use crate::sight::Sight;
@@ -14,7 +15,7 @@ use crate::sight::Sight;
 /// runs are, and each is compared.
 const MAX_RUNS_LOOKED_AT: usize = 10_000;
 
-/// How one instance that must have ended is.
+/// How one instance or array that must have ended is.
 #[derive(Debug)]
 pub(crate) enum DependencyState {
     /// It has ended as it was to.
@@ -75,12 +76,16 @@ impl Sight<'_> {
         tenant: &Option<TenantId>,
         mut dependency: Dependency,
     ) -> DependencyState {
-        if !self.is_known_or_was(&dependency.instance)
-            && let Some(meant) = self.instance_called(tenant, &dependency.named)
-        {
-            dependency.instance = meant;
+        if !dependency.is_array && !self.is_known_or_was(&dependency.other) {
+            match self.instance_called(tenant, &dependency.named) {
+                Some(meant) => dependency.other = meant,
+                None => dependency.is_array = self.array_meant(tenant, &dependency).is_some(),
+            }
         }
-        let instance = &dependency.instance;
+        if dependency.is_array {
+            return self.array_dependency(tenant, dependency);
+        }
+        let instance = &dependency.other;
         if self.exists(instance) || self.recovery.expected_on(instance).is_some() {
             return DependencyState::Open(dependency);
         }
@@ -96,6 +101,59 @@ impl Sight<'_> {
             None if self.recovery.is_open() => DependencyState::Open(dependency),
             None => DependencyState::Never(Cause::OtherUnknown(dependency.named)),
         }
+    }
+
+    /// An array counts as a whole: it has ended well if all of its elements have.
+    fn array_dependency(
+        &self,
+        tenant: &Option<TenantId>,
+        mut dependency: Dependency,
+    ) -> DependencyState {
+        let Some(array) = self.array_meant(tenant, &dependency) else {
+            return DependencyState::Never(Cause::OtherUnknown(dependency.named));
+        };
+        dependency.other = InstanceId::Uuid(array.id());
+        if array.ended_at().is_none() {
+            return DependencyState::Open(dependency);
+        }
+        let count = array.indexes().count();
+        let [succeeded, unknown] =
+            [ElementState::Succeeded, ElementState::Unknown].map(|it| array.count(it));
+        let is_ok = match count - succeeded {
+            0 => Some(true),
+            others if others > unknown => Some(false),
+            _ => None,
+        };
+        match dependency.end.admits(is_ok) {
+            true => DependencyState::Met,
+            false => DependencyState::Never(Cause::ArrayOtherwiseEnded(Box::new(OtherArrayEnd {
+                named: dependency.named,
+                wanted: dependency.end,
+                count,
+                succeeded,
+                unknown,
+            }))),
+        }
+    }
+
+    /// The array of this UUID, or the latest of the tenant that is called so.
+    fn array_meant(&self, tenant: &Option<TenantId>, dependency: &Dependency) -> Option<&Array> {
+        if let Some(array) = self.array_of(&dependency.other) {
+            return Some(array);
+        }
+        let is_meant =
+            |it: &&Array| it.name() == &*dependency.named && it.start().request.tenant == *tenant;
+        self.arrays.latest_first(None).find(is_meant)
+    }
+
+    /// Whether what an array is made of comes after the array itself, which would never begin.
+    pub(crate) fn array_comes_after_itself(&self, request: &StartRequest) -> bool {
+        let own_name = request.scheduling.as_deref().map_or("", |it| &it.name);
+        said_by(request).any(|it| {
+            it.other == request.instance
+                || *it.named == *own_name
+                    && (it.is_array || self.instance_called(&request.tenant, own_name).is_none())
+        })
     }
 
     fn is_known_or_was(&self, instance: &InstanceId) -> bool {
@@ -134,9 +192,17 @@ fn said_by(request: &StartRequest) -> impl Iterator<Item = Dependency> {
         .scheduling
         .as_deref()
         .map_or(&[][..], |it| &it.after);
-    said.iter().map(|after: &After| Dependency {
-        instance: InstanceId::new(&after.instance),
-        named: after.instance.as_str().into(),
-        end: after.end.clone(),
+    said.iter().map(|after: &After| {
+        let is_array = !after.array.is_empty();
+        let named = match is_array {
+            true => &after.array,
+            false => &after.instance,
+        };
+        Dependency {
+            other: InstanceId::new(named),
+            is_array,
+            named: named.as_str().into(),
+            end: after.end.clone(),
+        }
     })
 }

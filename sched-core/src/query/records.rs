@@ -87,13 +87,14 @@ impl Sight<'_> {
     fn after_records(&self, instance: &InstanceId) -> Vec<AfterRecord> {
         let left = self.queue.dependencies(instance).unwrap_or_default();
         let record = |it: &Dependency| {
-            let instance: Box<str> = it.instance.to_string().into();
+            let instance: Box<str> = it.other.to_string().into();
             AfterRecord {
                 named: match it.named == instance {
                     true => Box::default(),
                     false => it.named.clone(),
                 },
                 instance,
+                is_array: it.is_array,
                 end: it.end.as_str().into(),
             }
         };

@@ -28,11 +28,13 @@ pub(crate) const MAX_DEPENDENCIES: usize = 4 * MAX_DEPENDENTS;
 /// node.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// An instance that must have ended, and how.
+/// An instance, or an array, that must have ended, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Dependency {
-    /// Which, as far as is known.
-    pub(crate) instance: InstanceId,
+    /// Which, as far as is known; an array by its UUID.
+    pub(crate) other: InstanceId,
+    /// Whether that is an array.
+    pub(crate) is_array: bool,
     /// As its START names it.
     pub(crate) named: Box<str>,
     /// How.
@@ -160,7 +162,7 @@ impl Queue {
         is_other
     }
 
-    /// Something has become of an instance: those that wait for it are to be looked at.
+    /// Something has become of an instance or an array: those that wait for it are to be looked at.
     pub(crate) fn wake_dependents_of(&mut self, other: &InstanceId) {
         if let Some(waiting) = self.dependents.by_other.get(other) {
             self.dependents.due.extend(waiting.iter().cloned());
@@ -200,7 +202,7 @@ impl Queue {
         let operators = all.waiting.values().filter(|it| it.is_operators).count();
         let is_indexed = all.waiting.iter().all(|(instance, dependent)| {
             let is_found = |it: &Dependency| {
-                let waiting = all.by_other.get(&it.instance);
+                let waiting = all.by_other.get(&it.other);
                 waiting.is_some_and(|waiting| waiting.contains(instance))
             };
             all.by_order.get(&dependent.order) == Some(instance)
@@ -210,7 +212,7 @@ impl Queue {
             !waiting.is_empty()
                 && waiting.iter().all(|instance| {
                     let left = all.waiting.get(instance).map(|it| &it.left);
-                    left.is_some_and(|left| left.iter().any(|it| it.instance == *other))
+                    left.is_some_and(|left| left.iter().any(|it| it.other == *other))
                 })
         };
         is_indexed
@@ -229,13 +231,13 @@ impl Dependents {
         };
         self.named = self.named + left.len() - dependent.left.len();
         for it in &dependent.left {
-            change_or_drop(&mut self.by_other, &it.instance, |waiting| {
+            change_or_drop(&mut self.by_other, &it.other, |waiting| {
                 waiting.swap_remove(instance);
                 !waiting.is_empty()
             });
         }
         for it in &left {
-            let waiting = self.by_other.entry(it.instance.clone()).or_default();
+            let waiting = self.by_other.entry(it.other.clone()).or_default();
             waiting.insert(instance.clone());
         }
         dependent.left = left;
@@ -258,7 +260,8 @@ mod tests {
 
     fn on(numbers: &[u64]) -> Vec<Dependency> {
         let dependency = |number: &u64| Dependency {
-            instance: named(*number),
+            other: named(*number),
+            is_array: false,
             named: "".into(),
             end: AfterEnd::Ok,
         };

@@ -103,6 +103,9 @@ impl Scheduler {
         if asked.is_some_and(|asked| asked.batch.is_some()) {
             return Some(Refusal::NotInArray("start.scheduling.batch"));
         }
+        if self.sight().array_comes_after_itself(&start.request) {
+            return Some(Refusal::ArrayAfterItself);
+        }
         if self.sight().exists(&start.request.instance) {
             return Some(Refusal::OtherStart);
         }
@@ -180,6 +183,7 @@ impl Scheduler {
     fn forget_array(&mut self, array: Uuid) {
         self.arrays.remove(array);
         self.journal.note_array(array);
+        self.queue.wake_dependents_of(&InstanceId::Uuid(array));
     }
 
     /// Makes the next elements of arrays instances, as many as find a node at once, and one more of each array, which waits
@@ -231,6 +235,10 @@ impl Scheduler {
         let Some(new) = self.admit_start(start) else {
             return self.end_element(element, ElementState::NotStarted);
         };
+        if self.sight().comes_after_others(new.request()) {
+            // It is the first, which waits for all.
+            return self.without_room(new);
+        }
         let Some(instance) = self.keep(new) else {
             return self.end_element(element, ElementState::Unknown);
         };
@@ -295,6 +303,7 @@ impl Scheduler {
         if self.arrays.change(array, |it| it.end_if_over(now)) == Some(true) {
             let ticket = self.journal.ticket();
             self.arrays.note_news(ticket, array, ArrayNews::Ended);
+            self.queue.wake_dependents_of(&InstanceId::Uuid(array));
         }
     }
 
@@ -389,9 +398,11 @@ fn outcome(run: &Run) -> ElementState {
     }
 }
 
-/// Whether the START of an element failed for what all elements of its array ask for: no node could be found for it.
+/// Whether the START of an element failed for what all elements of its array ask for: no node could be found for it, or
+/// what it was to come after did not end so.
 fn is_of_shape(run: &Run) -> bool {
     let reasons = [
+        StartFailureReason::DependencyFailed,
         StartFailureReason::FullCloud,
         StartFailureReason::NoComputeNodes,
         StartFailureReason::NoNetworkNodes,

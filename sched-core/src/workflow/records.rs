@@ -397,7 +397,8 @@ fn placed(start: RestoredStart) -> PlacedStart {
 /// What it waits for to end, from its record.
 fn dependency_of(record: &AfterRecord) -> Dependency {
     Dependency {
-        instance: InstanceId::new(&record.instance),
+        other: InstanceId::new(&record.instance),
+        is_array: record.is_array,
         named: match &*record.named {
             "" => record.instance.clone(),
             named => named.into(),

@@ -2,7 +2,7 @@
 //!
 //! ```yaml
 //! scheduling:
-//!   after: [{instance: prepare, end: ok}, {instance: 5f0c2a4e-8d5e-4a0b-9c43-0d9f3a0f6c11, end: any}]
+//!   after: [{instance: prepare, end: ok}, {instance: 5f0c2a4e-8d5e-4a0b-9c43-0d9f3a0f6c11, end: any}, {array: sweep}]
 //! ```
 
 use crate::{record, words};
@@ -11,23 +11,26 @@ use crate::{record, words};
 pub const MAX_AFTER: usize = 32;
 
 record! {
-    /// One instance that must have ended.
+    /// One instance, or one array, that must have ended.
     pub struct After {
-        /// Which: its UUID, or its name within the tenant of the START.
+        /// Which instance: its UUID, or its name within the tenant of the START. Where there is no such instance, the array
+        /// that is called so.
         instance: String as "instance" unless empty,
+        /// Which array, instead of an instance: its UUID, or its name within the tenant of the START.
+        array: String as "array" unless empty,
         /// How; empty for [`AfterEnd::Ok`].
         end: AfterEnd as "end" unless empty,
     }
 }
 
 words! {
-    /// How an instance must have ended for another that comes after it.
+    /// How an instance or an array must have ended for another instance that comes after it.
     pub enum AfterEnd {
-        /// By itself, with exit status 0.
+        /// By itself, with exit status 0; an array: all of its elements.
         Ok = "ok",
         /// However it was.
         Any = "any",
-        /// In any other way than with exit status 0.
+        /// In any other way than with exit status 0; an array: at least one of its elements.
         Failed = "failed",
     }
 }

@@ -255,9 +255,16 @@ impl RetryPolicy {
 }
 
 impl After {
-    /// An entry of `after` names an instance, and a known word for its end.
+    /// An entry of `after` names an instance or an array, and a known word for its end.
     fn check(&self, index: usize) -> Result<(), PayloadError> {
-        check_name(&format!("after[{index}].instance"), &self.instance)?;
+        match (self.array.is_empty(), self.instance.is_empty()) {
+            (true, _) => check_name(&format!("after[{index}].instance"), &self.instance)?,
+            (false, true) => check_name(&format!("after[{index}].array"), &self.array)?,
+            (false, false) => {
+                let fault = Fault::NotWith { other: "instance" };
+                return wrong(&format!("after[{index}].array"), fault);
+            }
+        }
         match &self.end {
             AfterEnd::Other(word) if !word.is_empty() => {
                 let fault = unknown(word, AfterEnd::KNOWN);

@@ -67,9 +67,9 @@ pub struct RunLimitArgs {
         value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RETRIES))
     )]
     pub retry_max: Option<u32>,
-    /// Place it only once this instance, by UUID or name, has ended with exit status 0; with :any however it ended, with
-    /// :failed in any other way; repeatable
-    #[arg(long, value_name = "INSTANCE[:END]", value_parser = after)]
+    /// Place it only once this instance, or else this array, by UUID or name, has ended with exit status 0, an array with
+    /// all its elements; with :any however it ended, with :failed in any other way; repeatable
+    #[arg(long, value_name = "INSTANCE|ARRAY[:END]", value_parser = after)]
     pub after: Vec<After>,
     /// A label to find it by once it has ended, as history --label does; repeatable
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = super::variable)]
@@ -124,19 +124,20 @@ impl RunLimitArgs {
     }
 }
 
-/// Reads `INSTANCE[:END]`.
+/// Reads `INSTANCE[:END]`, where an array may stand as well: the scheduler knows which it is.
 fn after(text: &str) -> Result<After, String> {
     let (instance, end) = text.split_once(':').unwrap_or((text, AfterEnd::KNOWN[0]));
     let end = AfterEnd::from(end);
     if instance.is_empty() || matches!(end, AfterEnd::Other(_)) {
         let words = AfterEnd::KNOWN.join(", ");
         return Err(format!(
-            "write it as INSTANCE or INSTANCE:END, where END is one of {words}"
+            "write it as INSTANCE or INSTANCE:END, or so of an array, where END is one of {words}"
         ));
     }
     Ok(After {
         instance: instance.to_owned(),
         end,
+        ..After::default()
     })
 }
 

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use proto_frames::payload::AfterEnd;
-use sched_core::{Cause, OtherEnd};
+use sched_core::{Cause, OtherArrayEnd, OtherEnd};
 
 use super::SILENT_DISK;
 use super::declined::{Declined, RefusedText};
@@ -155,6 +155,7 @@ impl fmt::Display for Why<'_> {
             }
             Cause::OthersEnded => "what it comes after has ended",
             Cause::OtherwiseEnded(end) => return write_other_end(f, end),
+            Cause::ArrayOtherwiseEnded(end) => return write_other_array_end(f, end),
             Cause::OtherUnknown(named) => {
                 return write!(
                     f,
@@ -210,5 +211,27 @@ fn write_other_end(f: &mut fmt::Formatter<'_>, end: &OtherEnd) -> fmt::Result {
         (None, Some(0)) => f.write_str("was ended by a command or a limit"),
         (None, Some(code)) => write!(f, "has ended with exit status {code}"),
         (None, None) => f.write_str("has ended, how is not known"),
+    }
+}
+
+/// How an array has ended that an instance was to come after.
+fn write_other_array_end(f: &mut fmt::Formatter<'_>, end: &OtherArrayEnd) -> fmt::Result {
+    let OtherArrayEnd { named, count, .. } = end;
+    write!(f, "it was to come after array {named} ")?;
+    if end.wanted == AfterEnd::Failed && end.succeeded == *count {
+        return write!(f, "had failed, of which all {count} elements succeeded");
+    }
+    let wanted = match end.wanted {
+        AfterEnd::Failed => "had failed",
+        _ => "had succeeded",
+    };
+    write!(
+        f,
+        "{wanted}, of which {} of {count} elements did",
+        end.succeeded
+    )?;
+    match end.unknown {
+        0 => Ok(()),
+        unknown => write!(f, ", and of {unknown} it is not known"),
     }
 }

@@ -132,6 +132,9 @@ impl fmt::Display for RefusedText<'_> {
             Refusal::NoSuchArray => {
                 "there is no array of this UUID; those that ended long ago are forgotten"
             }
+            Refusal::ArrayAfterItself => {
+                "start.scheduling.after: the array comes after itself, so that it would never begin"
+            }
             Refusal::NotInArray(key) => {
                 return write!(
                     f,

@@ -111,6 +111,7 @@ fn full() -> [(RecordKey, Record); 2] {
         retries: 2,
         after: vec![AfterRecord {
             instance: "a".into(),
+            is_array: true,
             named: "prepare".into(),
             end: "any".into(),
         }],

@@ -15,14 +15,14 @@ use crate::support::durability::{crash, durable};
 use crate::support::requests::Asking;
 use crate::support::world::{Size, World, id, request, running};
 
-const ARRAY: &str = "67d86208-b46c-4465-9018-e14187d4010f";
+pub(super) const ARRAY: &str = "67d86208-b46c-4465-9018-e14187d4010f";
 
 fn array() -> Uuid {
     ARRAY.parse().expect("it is a UUID")
 }
 
 /// The instance of an element, as payloads write it.
-fn element(index: u32) -> String {
+pub(super) fn element(index: u32) -> String {
     let array = array();
     ElementId { array, index }.instance().to_string()
 }
@@ -33,17 +33,20 @@ fn index_of(name: &str, count: u32) -> u32 {
     found.expect("it is an element's")
 }
 
-fn elements(indexes: impl IntoIterator<Item = u32>, node: SessionId) -> Vec<(String, SessionId)> {
+pub(super) fn elements(
+    indexes: impl IntoIterator<Item = u32>,
+    node: SessionId,
+) -> Vec<(String, SessionId)> {
     indexes.into_iter().map(|it| (element(it), node)).collect()
 }
 
 /// What each element asks for.
-fn template(mem: i64) -> StartRequest {
+pub(super) fn template(mem: i64) -> StartRequest {
     request(ARRAY, mem)
 }
 
 /// The array as queries show it.
-fn view(world: &mut World) -> ArrayView {
+pub(super) fn view(world: &mut World) -> ArrayView {
     let query = Query {
         what: QueryKind::Arrays,
         ..Query::default()
@@ -57,7 +60,7 @@ fn view(world: &mut World) -> ArrayView {
 }
 
 /// An element has ended by itself with this exit status.
-fn exited(world: &mut World, node: SessionId, index: u32, code: i64) {
+pub(super) fn exited(world: &mut World, node: SessionId, index: u32, code: i64) {
     let instance = id(&element(index));
     let report = Report::Numbered {
         seq: u64::from(index) + 1,
@@ -76,7 +79,7 @@ fn told_states(world: &mut World, session: SessionId) -> Vec<ArrayState> {
     })
 }
 
-fn list(world: &mut World, node: SessionId, indexes: impl IntoIterator<Item = u32>) {
+pub(super) fn list(world: &mut World, node: SessionId, indexes: impl IntoIterator<Item = u32>) {
     let rows = indexes.into_iter().map(|it| running(&element(it), 1));
     world.stats(node, rows.collect());
 }

@@ -19,6 +19,7 @@ fn after(name: &str, others: &[&str]) -> StartRequest {
         After {
             instance: instance.to_owned(),
             end: end.into(),
+            ..After::default()
         }
     });
     request(name, 10).placed_as(|it| it.after = others.collect())

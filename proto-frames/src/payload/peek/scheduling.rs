@@ -131,6 +131,7 @@ fn in_retry(retry: &mut RetryPolicy, key: &str, what: &Found<'_>) -> Option<()> 
 fn in_after(after: &mut After, key: &str, what: &Found<'_>) -> Option<()> {
     match (key, what) {
         ("instance", Found::Text(text)) => after.instance = owned(text)?,
+        ("array", Found::Text(text)) => after.array = owned(text)?,
         ("end", Found::Text(text)) => after.end = std::str::from_utf8(text).ok()?.into(),
         _ => {}
     }

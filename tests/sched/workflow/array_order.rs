@@ -1,0 +1,162 @@
+//! Arrays and what comes after what: instances after an array, and an array after an instance.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use proto_frames::payload::{After, AfterEnd, ArrayState, QueryKind, StartFailureReason};
+use sched_core::{RECOVERY_WINDOW, Report, SessionId};
+
+use super::arrays::{ARRAY, element, elements, exited, list, template, view};
+use crate::support::durability::{crash, durable};
+use crate::support::requests::Asking;
+use crate::support::world::{World, id, request, running};
+
+/// A START that comes after the array, and one that comes after it however it ended.
+fn followers(world: &mut World, controller: SessionId) {
+    for (name, after) in [
+        (
+            "then",
+            After {
+                array: ARRAY.to_owned(),
+                ..After::default()
+            },
+        ),
+        (
+            "anyway",
+            After {
+                // No instance is called so, but an array is.
+                instance: "sweep".to_owned(),
+                end: AfterEnd::Any,
+                ..After::default()
+            },
+        ),
+        (
+            "repair",
+            After {
+                array: "sweep".to_owned(),
+                end: AfterEnd::Failed,
+                ..After::default()
+            },
+        ),
+    ] {
+        let start = request(name, 1).placed_as(|it| it.after = vec![after]);
+        world.start_as(controller, start);
+    }
+}
+
+/// What was placed of those that come after the array, and what failed of them.
+fn what_followed(world: &mut World, controller: SessionId) -> (Vec<String>, Vec<String>) {
+    world.advance(Duration::from_millis(1));
+    let placed = world.placements().into_iter().map(|(name, _)| name);
+    let placed = placed.collect();
+    let failed = world.failures(controller).into_iter();
+    (placed, failed.map(|(name, _)| name).collect())
+}
+
+#[test]
+fn what_comes_after_an_array_begins_when_all_of_it_has_ended_as_it_was_to() {
+    for (code, placed, failed) in [
+        (0, ["then", "anyway"], "repair"),
+        (3, ["anyway", "repair"], "then"),
+    ] {
+        let (mut world, controller, [a]) = World::with(durable()).with_nodes([1000]);
+        let sweep = template(10).placed_as(|it| "sweep".clone_into(&mut it.name));
+        world.start_array(controller, sweep, (3, None));
+        list(&mut world, a, [0, 1, 2]);
+        world.placements();
+        followers(&mut world, controller);
+        exited(&mut world, a, 0, 0);
+        exited(&mut world, a, 1, code);
+        assert_eq!(
+            what_followed(&mut world, controller),
+            (Vec::new(), Vec::new())
+        );
+        let rows = world.page(QueryKind::Queue, "", None, 100).instances;
+        let waits: BTreeSet<_> = rows.iter().map(|it| &*it.waits_for).collect();
+        let expected = [
+            format!("waits for {ARRAY} to end"),
+            "waits for sweep to end".to_owned(),
+        ];
+        assert_eq!(waits, expected.iter().map(|it| &**it).collect());
+        // That is remembered, however the scheduler ends.
+        crash(&mut world, 1);
+        let controller = world.controller();
+        let a = world.node_with(1, 1000);
+        list(&mut world, a, [2]);
+        world.look_away();
+        exited(&mut world, a, 2, 0);
+        let (begun, not) = what_followed(&mut world, controller);
+        assert_eq!(
+            (begun, not),
+            (placed.map(str::to_owned).into(), vec![failed.to_owned()])
+        );
+    }
+}
+
+#[test]
+fn an_array_that_comes_after_itself_is_refused() {
+    let (mut world, controller, _) = World::new().with_nodes([100]);
+    world.look_away();
+    for after in [ARRAY, "sweep"] {
+        let own = template(10).placed_as(|it| {
+            "sweep".clone_into(&mut it.name);
+            it.after = vec![After {
+                array: after.to_owned(),
+                ..After::default()
+            }];
+        });
+        world.start_array(controller, own, (2, None));
+        let failed = StartFailureReason::InvalidData;
+        assert_eq!(world.failures(controller), [(ARRAY.to_owned(), failed)]);
+    }
+}
+
+#[test]
+fn an_array_after_another_instance_waits_for_it_with_one_element_and_fails_as_a_whole() {
+    for code in [0, 1] {
+        let (mut world, controller, [a]) = World::with(durable()).with_nodes([100]);
+        world.look_away();
+        world.start_as(controller, request("prepare", 10));
+        let second = template(10).placed_as(|it| {
+            it.after = vec![After {
+                instance: "prepare".to_owned(),
+                ..After::default()
+            }];
+        });
+        world.start_array(controller, second, (3, None));
+        assert_eq!(world.placements(), [("prepare".to_owned(), a)]);
+        let now = view(&mut world);
+        assert_eq!((now.waiting, now.queued, now.running), (2, 1, 0));
+        world.stats(a, vec![running("prepare", 10)]);
+        crash(&mut world, 1);
+        let controller = world.controller();
+        let a = world.node_with(1, 100);
+        world.stats(a, vec![running("prepare", 10)]);
+        world.advance(RECOVERY_WINDOW);
+        assert_eq!(world.placements(), []);
+        world.look_away();
+        let told = Box::new(Report::InstanceExited(id("prepare")));
+        world.say(
+            a,
+            Report::Numbered {
+                seq: 1,
+                exit_code: Some(code),
+                facts: None,
+                told,
+            },
+        );
+        world.advance(Duration::from_millis(1));
+        let is_met = code == 0;
+        let placed = elements(if is_met { 0..3 } else { 0..0 }, a);
+        assert_eq!(world.placements(), placed);
+        let now = view(&mut world);
+        assert_eq!(now.not_started, if is_met { 0 } else { 3 });
+        assert_eq!(now.state == ArrayState::Ended, !is_met);
+        let failed = StartFailureReason::DependencyFailed;
+        let failures = match is_met {
+            true => Vec::new(),
+            false => vec![(element(0), failed)],
+        };
+        assert_eq!(world.failures(controller), failures);
+    }
+}
