@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use proto_frames::payload::scheduling::{MAX_ALTERNATES, MAX_INSTANCE_NAME_LEN, is_instance_name};
 use proto_frames::payload::{Digest, Expression, similar};
 
-use crate::ctl::selection;
+use crate::ctl::{event, selection};
 use crate::flags::{CrlExpired, at_least, duration, mebibytes};
 use crate::net::tls::TrustFiles;
 
@@ -517,6 +517,13 @@ pub struct WatchArgs {
     /// Topics of the events to print, separated by commas
     #[arg(long, value_delimiter = ',', value_enum, default_values = ["nodes", "instances", "failures", "placements", "scheduler"])]
     pub topics: Vec<TopicArg>,
+    /// Only events of these names, as they stand in `event` with --json: for example array_state; separated by commas
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = event::NAMES)]
+    pub events: Vec<String>,
+    /// Run this by `sh -c` for each event, one at a time, in place of printing it: the event is on its standard input as
+    /// with --json, and its members are variables, for example CIAO_EVENT, CIAO_EVENT_STATE, CIAO_EVENT_ARRAY_UUID
+    #[arg(long, value_name = "COMMAND")]
+    pub exec: Option<String>,
     /// End after this many events
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,

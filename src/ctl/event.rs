@@ -22,6 +22,31 @@ use proto_frames::{Frame, Kind};
 pub mod lifecycle;
 pub mod text;
 
+/// What a watcher can be sent, as `event` of [`Event::json`] calls it.
+pub const NAMES: [&str; 21] = [
+    "array_state",
+    "attach_volume_failure",
+    "command_failure",
+    "command_refused",
+    "concentrator_instance_added",
+    "delete_failure",
+    "drain_progress",
+    "instance_deleted",
+    "instance_placed",
+    "instance_queued",
+    "instance_state",
+    "instance_stopped",
+    "node_connected",
+    "node_disconnected",
+    "node_pressure",
+    "other",
+    "placement_decision",
+    "reloaded",
+    "start_failure",
+    "stats",
+    "unreadable",
+];
+
 /// One frame from the scheduler.
 ///
 /// Large payloads are boxed, so that the backlog of a client, which can hold many events, stays small.
@@ -234,4 +259,33 @@ impl Event {
 #[must_use]
 pub fn refused_kind(refused: &CommandRefused) -> Kind {
     Kind::new(refused.ty, refused.operand)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::NAMES;
+
+    #[test]
+    fn every_name_of_an_event_is_listed() {
+        let answers = [
+            "configuration",
+            "image",
+            "image_list",
+            "output",
+            "query_result",
+        ];
+        let sources = [
+            include_str!("event/text.rs"),
+            include_str!("event/lifecycle.rs"),
+        ];
+        let mut named = std::collections::BTreeSet::new();
+        for source in sources {
+            for mark in ["\"event\": \"", "[\"event\"] = \""] {
+                let names = source.split(mark).skip(1);
+                named.extend(names.filter_map(|rest| rest.split('"').next()));
+            }
+        }
+        named.retain(|name| !answers.contains(name));
+        assert!(named.iter().eq(NAMES.iter()), "{named:?}");
+    }
 }

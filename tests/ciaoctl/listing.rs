@@ -322,3 +322,50 @@ async fn what_is_not_known_is_not_found_by_every_command() {
     assert_eq!(ran.code, Some(5), "{ran:?}");
     assert!(ran.err.contains("there is no set nosuch"), "{ran:?}");
 }
+
+#[tokio::test]
+async fn watch_runs_a_command_for_each_event_that_is_wanted() {
+    let scheduler = Scheduler::playing(|peers, from, frame| {
+        assert_eq!(frame.kind, Kind::WATCH);
+        for code in [7, 0] {
+            peers.send(from, Kind::INSTANCE_PLACED, placed("i1"));
+            let stopped = InstanceStopped {
+                instance_uuid: "$(touch /tmp/never)".into(),
+                exit_code: Some(code),
+                ..InstanceStopped::default()
+            };
+            peers.send(from, Kind::INSTANCE_STOPPED, stopped.encode());
+        }
+    })
+    .await;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("events");
+    let at = file.display();
+    let command = format!(
+        "cat >>{at}; echo $CIAO_EVENT \"$CIAO_EVENT_INSTANCE_UUID\" >>{at}; exit $CIAO_EVENT_EXIT_CODE"
+    );
+    let args = [
+        "watch",
+        "--count",
+        "2",
+        "--events",
+        "instance_stopped",
+        "--exec",
+        &command,
+    ];
+    let ran = scheduler.ctl(&args).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let event: serde_json::Value = serde_json::from_str(lines[0]).unwrap();
+    assert_eq!(
+        (&event["event"], &event["exit_code"]),
+        (&"instance_stopped".into(), &7.into())
+    );
+    assert_eq!(lines[1], "instance_stopped $(touch /tmp/never)");
+    assert_eq!(lines.len(), 4);
+    let expected = r#"ciaoctl: the command for "instance_stopped" ended with exit status: 7"#;
+    assert_eq!(ran.err.trim_end(), expected);
+    let unknown = scheduler.ctl(&["watch", "--events", "instance_gone"]).await;
+    assert_eq!(unknown.code, Some(2), "{unknown:?}");
+}
