@@ -59,6 +59,11 @@ fn the_guide_to_retries_and_order_runs_as_it_is_shown() {
 }
 
 #[test]
+fn the_guide_to_a_nights_work_runs_as_it_is_shown() {
+    run("docs/how-to/a-nights-work.md");
+}
+
+#[test]
 fn the_guide_to_reloads_runs_as_it_is_shown() {
     run("docs/how-to/reload.md");
 }

@@ -131,7 +131,7 @@ async fn write_to(child: &mut Child, event: &Value) -> io::Result<()> {
     let Some(mut input) = child.stdin.take() else {
         return Ok(());
     };
-    input.write_all(format!("{event}\n").as_bytes()).await?;
+    tokio::io::copy(&mut format!("{event}\n").as_bytes(), &mut input).await?;
     input.shutdown().await
 }
 
