@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use proto_frames::payload::{ArrayState, ArrayView, Query, QueryKind, StartFailureReason};
+use proto_frames::payload::{After, ArrayState, ArrayView, Query, QueryKind, StartFailureReason};
 use proto_frames::{Kind, Uuid};
 use sched_core::{
     ArrayCommand, Command, ElementId, Input, InstanceId, Message, RECOVERY_WINDOW, Report,
@@ -229,6 +229,42 @@ fn the_same_array_again_is_answered_and_another_of_its_uuid_refused() {
     assert_eq!(world.failures(controller), [(ARRAY.to_owned(), exists)]);
     list(&mut world, a, [0]);
     assert_eq!(view(&mut world).elements, 3);
+}
+
+#[test]
+fn elements_come_after_what_their_start_names_or_end_together_where_that_cannot_come() {
+    for (code, succeeds) in [(0, true), (3, false)] {
+        let (mut world, controller, [a]) = World::new().with_nodes([1000]);
+        world.start_as(controller, request("first", 10).waiting(60));
+        world.stats(a, vec![running("first", 1)]);
+        world.look_away();
+        let after = After {
+            instance: "first".to_owned(),
+            ..After::default()
+        };
+        let asked = template(10).placed_as(|it| it.after = vec![after]);
+        world.start_array(controller, asked, (3, Some(2)));
+        assert!(world.placements().is_empty(), "the first runs");
+        let now = view(&mut world);
+        assert_eq!((now.queued, now.waiting), (1, 2));
+        let end = Report::Numbered {
+            seq: 1,
+            exit_code: Some(code),
+            facts: None,
+            told: Box::new(Report::InstanceExited(id("first"))),
+        };
+        world.say(a, end);
+        world.handle(Input::Tick);
+        let now = view(&mut world);
+        if succeeds {
+            assert_eq!(world.placements(), elements([0, 1], a));
+            assert_eq!((now.running, now.waiting), (2, 1));
+        } else {
+            let reason = StartFailureReason::DependencyFailed;
+            assert_eq!(world.failures(controller), [(element(0), reason)]);
+            assert_eq!((now.not_started, now.state), (3, ArrayState::Ended));
+        }
+    }
 }
 
 #[test]
