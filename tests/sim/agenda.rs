@@ -43,6 +43,12 @@ pub(crate) enum Event {
         spawn: u64,
         cause: Cause,
     },
+    /// The time limit of a process may be reached, if it is still that one.
+    LimitEnds {
+        machine: usize,
+        instance: u32,
+        spawn: u64,
+    },
     /// A machine's lease may be over.
     LeaseEnds(usize),
     /// A launcher hears of something on its machine, if it is still that launcher.

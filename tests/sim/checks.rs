@@ -1,6 +1,8 @@
 //! What must hold, each in a file of its own: after every step, at rest, and when everything is deleted.
 
+mod after;
 mod apart;
+mod arrays;
 mod books;
 mod capacity;
 mod core;
@@ -14,6 +16,7 @@ mod lost;
 mod once;
 mod order;
 mod outcomes;
+mod restarts;
 
 use std::time::Duration;
 
@@ -75,6 +78,9 @@ impl Checks {
                 Box::new(finished::Finished::default()),
                 Box::new(listed::Listed::default()),
                 Box::new(order::Order::default()),
+                Box::new(arrays::Arrays::default()),
+                Box::new(after::After::default()),
+                Box::new(restarts::Restarts::default()),
                 Box::new(drains::Drains),
                 Box::new(fooled::Fooled),
                 Box::new(books::Books),

@@ -47,6 +47,8 @@ pub(crate) struct Sent {
     pub(crate) start: Start,
     /// Whether it was asked for on a machine of its own later.
     pub(crate) is_pinned: bool,
+    /// Whether it is a job, which ends by itself.
+    pub(crate) is_job: bool,
     /// How often it was sent.
     pub(crate) times: u32,
 }
@@ -141,6 +143,7 @@ impl World {
             Sent {
                 start,
                 is_pinned: false,
+                is_job: false,
                 times: 0,
             },
         );
@@ -274,7 +277,7 @@ impl World {
             // Everybody was told that it failed, and here it is: its node was lost for too long, and came back with it.
             let has_failed = self.controllers[number].view.failed.get(&instance);
             let sent = self.starts.get(&instance).map(|sent| sent.times);
-            if has_failed >= sent.as_ref() && self.master() == Some(number) {
+            if sent.is_some() && has_failed >= sent.as_ref() && self.master() == Some(number) {
                 self.delete(number, instance, machine, false);
             }
         }

@@ -129,9 +129,13 @@ impl Disk {
 }
 
 fn start(record: &Record) -> Option<Box<RestoredStart>> {
-    let Record::Instance(instance) = record else {
-        return None;
+    let (payload, sender) = match record {
+        Record::Instance(instance) => (instance.payload.clone()?, instance.sender),
+        Record::Array(array) => {
+            let end = array.start_bytes as usize;
+            (array.payload.slice(..end), array.sender)
+        }
+        _ => return None,
     };
-    let payload = instance.payload.clone()?;
-    sim_support::kept(payload, instance.sender).map(Box::new)
+    sim_support::kept(payload, sender).map(Box::new)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use proto_frames::payload::PhaseName;
+use proto_frames::payload::{ArrayView, PhaseName};
 
 use crate::work::Amounts;
 
@@ -21,11 +21,21 @@ pub(crate) enum Fact {
     },
     /// The scheduler took in a DELETE of a controller.
     DeleteTaken { instance: u32 },
+    /// The scheduler is to start an array, which it may have or have had.
+    ArrayStarted { array: u32 },
+    /// The scheduler is to run once more what did not succeed of an array.
+    ArrayRerun { array: u32 },
+    /// The scheduler is to delete an array.
+    ArrayDeleted { array: u32 },
+    /// The scheduler said how far an array is.
+    ArrayTold { array: u32, view: Box<ArrayView> },
     /// The scheduler gave a START to this machine's launcher.
     Placed { instance: u32, machine: usize },
     /// A START has failed, as the scheduler says or passes on. `is_lost`: the machine it was given to last was out of
     /// the scheduler's sight.
     Failed { instance: u32, is_lost: bool },
+    /// The scheduler said of one that waits for others that these will not end as it asks: this is the one it names.
+    DependencyFailed { instance: u32, detail: String },
     /// A launcher's StartFailure reached the scheduler that says that the instance is there already.
     Refused { instance: u32 },
     /// A launcher's word that an instance is gone from its machine reached the scheduler.
@@ -40,13 +50,17 @@ pub(crate) enum Fact {
     },
     /// A process began.
     Began { instance: u32, machine: usize },
-    /// A process ended, with this code; `by_itself`: no stop had been requested; `is_timed`: an exit file says when.
+    /// A launcher ordered a process again that had ended.
+    Respawned { instance: u32, machine: usize },
+    /// A process ended, with this code; `by_itself`: no stop had been requested; `is_timed`: an exit file says when;
+    /// `is_over_time`: because its time limit was reached.
     Ended {
         instance: u32,
         machine: usize,
         code: i32,
         by_itself: bool,
         is_timed: bool,
+        is_over_time: bool,
     },
     /// A launcher dropped all it knew of an instance, which ran or not.
     Forgotten {

@@ -27,6 +27,9 @@ pub(crate) enum Feature {
     /// An operator looks at what is listed again and again, some plain instances have names, and lost ones are forgotten.
     /// Runs of their own have it.
     Looks,
+    /// STARTs of jobs, which end by themselves, with retries, restarts, time limits and what they come after, and arrays of
+    /// them. Runs of their own have it.
+    Jobs,
 }
 
 /// Those that all runs have.
@@ -49,6 +52,7 @@ const NAMES: &[(&str, Feature)] = &[
     ("members", Feature::Members),
     ("silent", Feature::SilentLinks),
     ("looks", Feature::Looks),
+    ("jobs", Feature::Jobs),
 ];
 
 /// Those of a run.

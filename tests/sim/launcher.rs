@@ -1,6 +1,6 @@
 //! Launchers: the real state machine of each, driven as `launcher::run` drives it, on a simulated machine.
 
-use ciao_scheduler::launcher::agent::{Action, Agent, Command, Input, Workloads};
+use ciao_scheduler::launcher::agent::{Action, Agent, Command, Input, NodeClock, Workloads};
 use proto_frames::{Frame, Message};
 
 use crate::agenda::Event;
@@ -29,6 +29,8 @@ impl Launcher {
 impl World {
     /// A launcher starts on a machine and takes up what an earlier one left.
     pub(crate) fn launcher_starts(&mut self, at: usize) {
+        // The machine's count goes on while its launcher is away.
+        let since = u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX);
         let machine = &mut self.machines[at];
         if machine.launcher.is_some() {
             return;
@@ -38,6 +40,10 @@ impl World {
         }
         machine.launchers += 1;
         let mut agent = Agent::new(machine.agent_settings(&self.settings));
+        agent.set_clock(NodeClock {
+            at: self.now,
+            ms: since,
+        });
         let recovered = machine.recover(self.now);
         if let Some(until) = machine.lease_left(self.now) {
             agent.recover_lease(until);

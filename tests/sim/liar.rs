@@ -42,7 +42,7 @@ pub(crate) struct Liar {
 pub(crate) struct Lies {
     count: u64,
     /// The instance that each is about.
-    about: BTreeMap<u64, u32>,
+    pub(crate) about: BTreeMap<u64, u32>,
     /// Those that were about another's instance when the scheduler got them.
     foreign: BTreeSet<u64>,
     /// Those that were about an instance which no node had, and so may be told, whenever they are said again.

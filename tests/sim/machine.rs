@@ -5,6 +5,7 @@
 //! goes on as under supervisors of their own.
 
 mod lifecycle;
+mod limits;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,8 +17,10 @@ use ciao_scheduler::launcher::agent::{
 use fastrand::Rng;
 use proto_frames::Uuid;
 
+use self::limits::RunTime;
 use crate::agenda::{Cause, Event};
 use crate::facts::Fact;
+use crate::jobs::CODES;
 use crate::launcher::Launcher;
 use crate::names;
 use crate::settings;
@@ -34,6 +37,12 @@ const KILL_MS: u64 = 50;
 /// Longest time that a process runs which ends by itself, in ms.
 const LIFE_MS: u64 = 40_000;
 
+/// The same of a job, which always does.
+const JOB_MS: u64 = 8_000;
+
+/// After how long a job that was to end by itself and is frozen is looked at again.
+const FROZEN_TIME: Duration = Duration::from_secs(5);
+
 /// One machine, with its launcher where that runs.
 #[derive(Debug)]
 pub(crate) struct Machine {
@@ -48,10 +57,12 @@ pub(crate) struct Machine {
     spawning: BTreeMap<u32, Spawn>,
     pub(crate) processes: BTreeMap<u32, Process>,
     /// Exit codes of processes whose launcher may not have heard of their end.
-    ended: BTreeMap<u32, (i32, bool)>,
+    ended: BTreeMap<u32, (i32, bool, Ran)>,
     /// When the last process of each instance that its launcher remembers ended, as the exit files say.
     exit_files: BTreeMap<u32, Instant>,
     spawns: u64,
+    /// How long instances have between being asked to end in time and being killed.
+    graces: BTreeMap<u32, Duration>,
     pub(crate) launcher: Option<Launcher>,
     /// Launchers there have been.
     pub(crate) launchers: u64,
@@ -70,6 +81,8 @@ pub(crate) struct Machine {
 struct Spawn {
     number: u64,
     leased: bool,
+    /// How long it may run.
+    time_left: Option<Duration>,
 }
 
 /// A process that runs.
@@ -86,6 +99,7 @@ pub(crate) struct Process {
     /// Whether it may run only under the lease.
     leased: bool,
     pub(crate) pace: Pace,
+    pub(crate) time: RunTime,
 }
 
 /// Whether a process takes processor time.
@@ -123,6 +137,7 @@ impl Machine {
             ended: BTreeMap::new(),
             exit_files: BTreeMap::new(),
             spawns: 0,
+            graces: BTreeMap::new(),
             launcher: None,
             launchers: 0,
             told_until: now,
@@ -192,7 +207,7 @@ impl Machine {
                 ProcessFate::Ended(None)
             } else if self.processes.contains_key(&instance) {
                 ProcessFate::Running
-            } else if let Some(&(code, by_itself)) = self.ended.get(&instance) {
+            } else if let Some(&(code, by_itself, _)) = self.ended.get(&instance) {
                 match by_itself {
                     true => ProcessFate::EndedByItself(code),
                     false => ProcessFate::Ended(Some(code)),
@@ -209,7 +224,11 @@ impl Machine {
             found: found(record),
             age: Duration::ZERO,
             ended_ago: ended_ago(record),
-            ran: Ran::default(),
+            ran: self
+                .ended
+                .get(&named(&record.instance))
+                .map(|it| it.2)
+                .unwrap_or_default(),
             record: record.clone(),
         };
         self.records.values().map(recovered).collect()
@@ -262,7 +281,11 @@ impl World {
     pub(crate) fn perform(&mut self, at: usize, order: AgentAction) {
         let machine = &mut self.machines[at];
         match order {
-            AgentAction::Spawn(workload) => self.spawn(at, &workload.instance, workload.leased),
+            AgentAction::Spawn(workload) => {
+                let instance = named(&workload.instance);
+                machine.graces.insert(instance, workload.stop.grace);
+                self.spawn(at, instance, (workload.leased, workload.time_left));
+            }
             AgentAction::Terminate(id) => self.signal(at, &id, Cause::Terminated),
             AgentAction::Kill(id) => self.signal(at, &id, Cause::Killed),
             AgentAction::Persist(record) => {
@@ -277,7 +300,12 @@ impl World {
             }
             AgentAction::Respawn(respawn) => {
                 let leased = machine.records[&respawn.instance].leased;
-                self.spawn(at, &respawn.instance, leased);
+                let instance = named(&respawn.instance);
+                self.facts.push(Fact::Respawned {
+                    instance,
+                    machine: at,
+                });
+                self.spawn(at, instance, (leased, respawn.time_left));
             }
             AgentAction::Clear(id) => {
                 machine.ended.remove(&named(&id));
@@ -317,8 +345,7 @@ impl World {
     }
 
     /// A process was ordered; it begins in a moment, or cannot.
-    fn spawn(&mut self, at: usize, id: &str, leased: bool) {
-        let instance = named(id);
+    fn spawn(&mut self, at: usize, instance: u32, (leased, time_left): (bool, Option<Duration>)) {
         let begins = self.within_ms(BEGIN_MS);
         let machine = &mut self.machines[at];
         assert!(
@@ -327,8 +354,12 @@ impl World {
         );
         machine.spawns += 1;
         let spawn = machine.spawns;
-        let number = spawn;
-        machine.spawning.insert(instance, Spawn { number, leased });
+        let ordered = Spawn {
+            number: spawn,
+            leased,
+            time_left,
+        };
+        machine.spawning.insert(instance, ordered);
         let event = Event::Begins {
             machine: at,
             instance,
@@ -347,7 +378,10 @@ impl World {
     pub(crate) fn begins(&mut self, at: usize, instance: u32, spawn: u64) {
         let machine = &mut self.machines[at];
         let ordered = machine.spawning.get(&instance).copied();
-        let Some(Spawn { leased, .. }) = ordered.filter(|it| it.number == spawn) else {
+        let Some(Spawn {
+            leased, time_left, ..
+        }) = ordered.filter(|it| it.number == spawn)
+        else {
             return;
         };
         machine.spawning.remove(&instance);
@@ -370,13 +404,19 @@ impl World {
             is_asked: false,
             leased,
             pace: Pace::Runs,
+            time: RunTime::new(self.now, time_left),
         };
         machine.processes.insert(instance, process);
         self.note(format_args!("{instance} begins on machine {at}"));
         let machine = at;
         self.facts.push(Fact::Began { instance, machine });
         self.tell_launcher(at, Input::Started { instance: id });
-        if self.chance.bool() {
+        self.watch_limit(at, instance);
+        if self.is_job(instance) {
+            let ends = self.within_ms(JOB_MS);
+            let event = ends_event(at, instance, spawn, Cause::Itself);
+            self.agenda.put(ends, event);
+        } else if self.chance.bool() {
             let ends = self.within_ms(LIFE_MS);
             self.agenda
                 .put(ends, ends_event(at, instance, spawn, Cause::Itself));
@@ -409,30 +449,40 @@ impl World {
 
     /// A process ends. Once the cluster is to come to rest, none does by itself.
     pub(crate) fn ends(&mut self, at: usize, instance: u32, spawn: u64, cause: Cause) {
-        let machine = &mut self.machines[at];
         let is_it = |process: &&Process| process.spawn == spawn;
-        let Some(process) = machine.processes.get(&instance).filter(is_it) else {
+        let process = self.machines[at].processes.get(&instance);
+        let Some(process) = process.filter(is_it).copied() else {
             return;
         };
-        // What is frozen gets nowhere.
-        if cause == Cause::Itself && (self.is_calm || process.pace == Pace::Frozen) {
+        // What is frozen gets nowhere; a job goes on where it was.
+        let (is_job, is_frozen) = (self.is_job(instance), process.pace == Pace::Frozen);
+        let may_end = !self.is_calm || is_job && self.do_jobs_end;
+        if cause == Cause::Itself && (!may_end || is_frozen) {
+            if is_job && may_end {
+                let later = self.now + FROZEN_TIME;
+                let event = ends_event(at, instance, spawn, Cause::Itself);
+                self.agenda.put(later, event);
+            }
             return;
         }
+        let ran = process.time.ran(self.now);
+        let machine = &mut self.machines[at];
         let by_itself = cause == Cause::Itself && !process.is_asked;
         machine.processes.remove(&instance);
         let code = match cause {
+            Cause::Itself if is_job => CODES[self.chance.usize(..CODES.len())],
             Cause::Itself => self.chance.i32(0..3),
             Cause::Terminated => -15,
             Cause::Killed => -9,
         };
-        machine.ended.insert(instance, (code, by_itself));
+        machine.ended.insert(instance, (code, by_itself, ran));
         machine.exit_files.insert(instance, self.now);
         self.note(format_args!("{instance} ends on machine {at}: {cause:?}"));
         let exited = Input::Exited {
             instance: names::instance_uuid(instance),
             code: Some(code),
             by_itself,
-            ran: Ran::default(),
+            ran,
         };
         let machine = at;
         self.facts.push(Fact::Ended {
@@ -441,6 +491,7 @@ impl World {
             code,
             by_itself,
             is_timed: true,
+            is_over_time: ran.why.is_some(),
         });
         self.tell_launcher(at, exited);
     }
@@ -454,7 +505,7 @@ impl World {
         machine.lease_until = None;
         for (instance, _) in std::mem::take(&mut machine.processes) {
             // Its supervisor ends with it, and writes no exit file.
-            machine.ended.insert(instance, (-9, false));
+            machine.ended.insert(instance, (-9, false, Ran::default()));
             let machine = at;
             self.facts.push(Fact::Ended {
                 instance,
@@ -462,6 +513,7 @@ impl World {
                 code: -9,
                 by_itself: false,
                 is_timed: false,
+                is_over_time: false,
             });
         }
     }

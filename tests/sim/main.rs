@@ -20,6 +20,7 @@ mod disk;
 mod facts;
 mod features;
 mod fnv;
+mod jobs;
 mod launcher;
 mod liar;
 mod machine;
@@ -82,6 +83,18 @@ fn what_is_listed_is_true_across_silent_links() {
         SEEDS_OF_SILENCE,
         |seed, measure| run_with(seed, measure, &[Feature::SilentLinks, Feature::Looks]),
     );
+    println!("{sums}");
+    assert!(sums.steps > 0, "something happened");
+}
+
+/// Seeds of runs with jobs and arrays of them: each takes twice as long as others, because jobs come to their ends.
+const SEEDS_OF_JOBS: u64 = 16;
+
+#[test]
+fn jobs_keep_what_their_starts_say_under_random_faults() {
+    let sums = for_each_seed(&[], SEEDS_OF_JOBS, |seed, measure| {
+        run_with(seed, measure, &[Feature::Jobs])
+    });
     println!("{sums}");
     assert!(sums.steps > 0, "something happened");
 }

@@ -7,7 +7,8 @@ use std::time::Instant;
 use ciao_scheduler::server::sim_support;
 use proto_frames::payload::{
     Delete, DrainProgress, DrainState, Evacuate, EvacuateMode, InstanceStateEvent, InstanceView,
-    NodeView, Payload, PhaseName, PlacementState, Query, QueryKind, QueryResult, Topic, Watch,
+    NodeView, Payload, PhaseName, PlacementState, Query, QueryKind, QueryResult,
+    StartFailureReason, Topic, Watch,
 };
 use proto_frames::{Frame, Kind, Role, Uuid};
 use sched_core::{Hello, Input, Message, SessionId};
@@ -157,6 +158,21 @@ impl World {
         match message {
             Message::QueryResult(rows) => self.observer.answer = Some(rows.payload),
             Message::InstanceState(event) => self.turned(&event),
+            Message::StartFailure(failure) | Message::StartFailureCopy(failure) => {
+                let detail = failure.detail.clone().unwrap_or_default();
+                if let Some(instance) = names::instance_of(&failure.instance_uuid)
+                    && failure.reason == StartFailureReason::DependencyFailed
+                {
+                    self.note(format_args!("{instance} is not started: {detail}"));
+                    self.facts.push(Fact::DependencyFailed { instance, detail });
+                }
+            }
+            Message::ArrayState(view) => {
+                if let Some(array) = names::array_of(&view.array_uuid) {
+                    self.note(format_args!("array {array}: {view:?}"));
+                    self.facts.push(Fact::ArrayTold { array, view });
+                }
+            }
             Message::InstanceQueued(event) => {
                 if let Some(instance) = names::instance_of(&event.instance_uuid) {
                     self.note(format_args!("{instance} is queued: {}", event.detail));
@@ -365,6 +381,7 @@ impl World {
             assert_eq!(page.error, None);
             all.nodes.extend(page.nodes);
             all.instances.extend(page.instances);
+            all.arrays.extend(page.arrays);
             query.after = page.next;
             if query.after.is_none() {
                 break;

@@ -1,5 +1,7 @@
 //! The time of trouble: what is done to the cluster, drawn from the seed by weights.
 
+mod jobs;
+
 use std::time::{Duration, Instant};
 
 use ciao_scheduler::launcher::agent::Workloads;
@@ -247,6 +249,9 @@ impl Plan {
                 1..8 => world.look_at_lists(),
                 _ => {}
             }
+        }
+        if world.settings.has(Feature::Jobs) {
+            self.act_on_jobs(world);
         }
     }
 

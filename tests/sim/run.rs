@@ -40,6 +40,7 @@ pub(crate) fn run_with(seed: u64, measure: Measure, more: &[Feature]) -> Sums {
         steps += 1;
     }
     world.calm();
+    steps += finish(&mut world, &mut checks);
     steps += rest(&mut world, &mut checks);
     checks.at_rest(&mut world);
     world.clear_away();
@@ -47,6 +48,11 @@ pub(crate) fn run_with(seed: u64, measure: Measure, more: &[Feature]) -> Sums {
     if world.machines.iter().any(|it| !it.processes.is_empty()) {
         // Of two copies of an instance controllers know of the second once the first is deleted.
         world.clear_away();
+        steps += rest(&mut world, &mut checks);
+    }
+    if !world.arrays.is_empty() {
+        // Those that have ended by now are forgotten.
+        world.delete_arrays();
         steps += rest(&mut world, &mut checks);
     }
     checks.when_empty(&mut world);
@@ -59,6 +65,17 @@ pub(crate) fn run_with(seed: u64, measure: Measure, more: &[Feature]) -> Sums {
         began: checks.began(),
         excused: checks.excused(),
     }
+}
+
+/// Lets jobs come to their ends, as long as none waits for long.
+fn finish(world: &mut World, checks: &mut Checks) -> u64 {
+    const TIME: Duration = Duration::from_secs(120);
+    if !world.settings.has(Feature::Jobs) {
+        return 0;
+    }
+    let steps = pass(world, checks, TIME);
+    world.do_jobs_end = false;
+    steps
 }
 
 /// Lets everything come to rest.
@@ -113,7 +130,11 @@ impl World {
     /// Whether nothing is on its way to a node, and all have heard of what came to another state last.
     fn is_quiet(&mut self) -> bool {
         let turned = self.observer.turned;
-        self.under_way().is_empty() && turned.is_none_or(|at| at + IN_FLIGHT <= self.now)
+        let times = self.machines.iter().flat_map(|it| it.processes.values());
+        let is_limited = times.filter_map(|it| it.time.ends_at()).next().is_some();
+        self.under_way().is_empty()
+            && turned.is_none_or(|at| at + IN_FLIGHT <= self.now)
+            && !is_limited
     }
 
     /// Whether something has ended that is not on record yet: a START may be tried again, and fail, at the end of a run.
@@ -135,6 +156,15 @@ impl World {
         }
     }
 
+    /// Has all arrays deleted: they end, and those that have ended are forgotten.
+    fn delete_arrays(&mut self) {
+        if let Some(master) = self.master() {
+            for array in self.arrays.keys().copied().collect::<Vec<_>>() {
+                self.delete_array(master, array);
+            }
+        }
+    }
+
     /// Has everything deleted that runs or waits, on machines that take work again.
     fn clear_away(&mut self) {
         self.note(format_args!("all is cleared away"));
@@ -142,6 +172,7 @@ impl World {
         for liar in 0..self.liars.len() {
             self.forget_node(names::liar_uuid(liar));
         }
+        self.delete_arrays();
         for at in 0..self.machines.len() {
             self.restore(master, at);
             let view = &self.controllers[master].view;

@@ -110,8 +110,12 @@ impl World {
             Peer::Machine(machine) => self.see_report(machine, &told),
             Peer::Liar(liar) if !self.see_lie(liar, &told) => return,
             Peer::Liar(_) => {}
-            Peer::Controller(_) if kind == Kind::DELETE => self.see_delete(&told),
-            Peer::Controller(_) => {}
+            Peer::Controller(_) => {
+                if kind == Kind::DELETE {
+                    self.see_delete(&told);
+                }
+                self.see_array(&told);
+            }
         }
         let before = self.facts.len();
         self.hand_in(input);

@@ -17,6 +17,7 @@ use crate::controller::{Controller, Sent};
 use crate::disk::Disk;
 use crate::facts::Fact;
 use crate::features::Feature;
+use crate::jobs::SentArray;
 use crate::liar::{Liar, Lies};
 use crate::machine::Machine;
 use crate::names;
@@ -59,6 +60,8 @@ pub(crate) struct World {
     pub(crate) lies: Lies,
     /// Every START that a controller has sent.
     pub(crate) starts: BTreeMap<u32, Sent>,
+    /// Every array that a controller has sent.
+    pub(crate) arrays: BTreeMap<u32, SentArray>,
     pub(crate) starts_taken: u64,
     /// The machine that each instance was given to last.
     pub(crate) placed: BTreeMap<u32, usize>,
@@ -72,6 +75,8 @@ pub(crate) struct World {
     pub(crate) facts: Vec<Fact>,
     /// Whether nothing goes wrong by itself any more.
     pub(crate) is_calm: bool,
+    /// Whether jobs end by themselves all the same.
+    pub(crate) do_jobs_end: bool,
     pub(crate) trace: Trace,
     /// Where the run is measured.
     pub(crate) behaviour: Option<Behaviour>,
@@ -110,6 +115,7 @@ impl World {
             disk: Disk::default(),
             machines,
             starts: BTreeMap::new(),
+            arrays: BTreeMap::new(),
             starts_taken: 0,
             placed: BTreeMap::new(),
             ends_seen: BTreeMap::new(),
@@ -117,6 +123,7 @@ impl World {
             look_at: Vec::new(),
             facts: Vec::new(),
             is_calm: false,
+            do_jobs_end: true,
             trace: Trace::new(),
             behaviour: Behaviour::new(measure),
         };
@@ -226,6 +233,11 @@ impl World {
                 spawn,
                 cause,
             } => self.ends(machine, instance, spawn, cause),
+            Event::LimitEnds {
+                machine,
+                instance,
+                spawn,
+            } => self.limit_ends(machine, instance, spawn),
             Event::LeaseEnds(at) => self.lease_ends(at),
             Event::Hears {
                 machine,

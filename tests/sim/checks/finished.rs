@@ -4,7 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proto_frames::payload::{InstanceView, PhaseName, QueryKind};
+use proto_frames::payload::{
+    InstanceView, PhaseName, QueryKind, RestartPolicy, RestartWhen, RetryPolicy, Scheduling,
+};
 
 use super::Check;
 use crate::facts::Fact;
@@ -48,6 +50,14 @@ struct Book {
     /// Whether one was taken in that waited for the rest of its batch: it may fail once an earlier one has run. Whether
     /// that leaves a run of its own depends on whether the START was on disk.
     is_of_batch: bool,
+    /// Whether its launcher has ordered it again, and it has not begun since: it may be that it cannot.
+    is_respawned: bool,
+    /// How often it was placed again because its START says so of its end.
+    retries: u32,
+    /// Whether a DELETE of it was taken in since its last process began.
+    is_deleted: bool,
+    /// Whether a START of it failed since its last process ended.
+    is_given_up: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +65,8 @@ struct End {
     machine: usize,
     code: i32,
     by_itself: bool,
+    /// Whether its time limit ended it.
+    is_over_time: bool,
     /// Whether the scheduler knows of it.
     is_known: bool,
     /// Whether it was given to a machine since, before the end was known or for another reason that stands.
@@ -66,8 +78,13 @@ impl Check for Finished {
         "what has finished stays finished and is reported as what it was"
     }
 
-    fn see(&mut self, fact: &Fact, _world: &World) -> Result<(), String> {
+    fn see(&mut self, fact: &Fact, world: &World) -> Result<(), String> {
         match *fact {
+            Fact::Respawned { instance, .. } => self.book(instance).is_respawned = true,
+            Fact::ArrayStarted { array } | Fact::ArrayRerun { array } => {
+                self.of_array(array, |book| book.is_sent_again = true);
+            }
+            Fact::ArrayDeleted { array } => self.of_array(array, |book| book.is_deleted = true),
             Fact::Taken {
                 instance,
                 is_unseen,
@@ -82,42 +99,28 @@ impl Check for Finished {
                     self.excused.insert(instance);
                 }
             }
-            Fact::Began { instance, .. } => {
-                self.book(instance).begins();
-            }
+            Fact::Began { instance, machine } => return self.began(instance, machine),
             Fact::DeleteTaken { instance } => {
                 let book = self.book(instance);
+                book.is_deleted = true;
                 book.is_deleted_later |= book.end.is_some_and(|end| end.is_known && !end.by_itself);
             }
-            Fact::Ended {
-                instance,
-                machine,
-                code,
-                by_itself,
-                is_timed,
-            } => {
-                let book = self.book(instance);
-                book.is_untimed |= !is_timed;
-                (book.goes_on, book.has_failed) = (false, false);
-                book.end = Some(End {
-                    machine,
-                    code,
-                    by_itself,
-                    is_known: false,
-                    is_superseded: false,
-                });
-            }
+            Fact::Ended { instance, .. } => self.book(instance).ends(fact),
             Fact::Gone { instance, machine } => {
                 if let Some(end) = &mut self.book(instance).end {
                     end.is_known |= end.machine == machine;
                 }
             }
-            Fact::Placed { instance, machine } => return self.placed(instance, machine),
+            Fact::Placed { instance, machine } => {
+                let scheduling = world.scheduling_of(instance);
+                return self.placed((instance, machine), scheduling);
+            }
             // Before the end is known it is taken for open, and the end is the outcome once it is.
             Fact::Failed { instance, .. } => {
                 let book = self.book(instance);
                 book.is_sent_again |= std::mem::take(&mut book.is_of_batch);
                 let is_known = book.end.is_some_and(|end| end.is_known);
+                book.is_given_up |= book.end.is_some();
                 book.has_failed = book.is_gone_knowing.take().unwrap_or(is_known);
                 book.goes_on &= book.has_failed;
             }
@@ -146,12 +149,19 @@ impl Check for Finished {
         for (&instance, book) in &self.books {
             let uuid = names::instance_uuid(instance);
             let is_forgotten = book.is_untimed && self.has_forgotten;
-            let is_open = book.is_sent_again || is_forgotten || self.excused.contains(&instance);
+            let is_open = book.is_sent_again
+                || is_forgotten
+                || book.is_respawned
+                || self.excused.contains(&instance);
             let Some(end) = book.end.filter(|end| end.is_known && !is_open) else {
                 continue;
             };
             if live.contains(&uuid) {
                 continue;
+            }
+            if self.lacks_retry(book, world.scheduling_of(instance)) {
+                let asked = world.scheduling_of(instance);
+                return Err(format!("{instance} was not retried: {book:?}, {asked:?}"));
             }
             let of_it = runs.iter().filter(|run| run.instance_uuid == uuid);
             // What a liar has listed once it was gone is a later run, as far as anybody can know.
@@ -204,6 +214,31 @@ impl Outcome {
 }
 
 impl Book {
+    /// Its process ends.
+    fn ends(&mut self, fact: &Fact) {
+        let Fact::Ended {
+            machine,
+            code,
+            by_itself,
+            is_timed,
+            is_over_time,
+            ..
+        } = *fact
+        else {
+            return;
+        };
+        self.is_untimed |= !is_timed;
+        (self.goes_on, self.has_failed) = (false, false);
+        self.end = Some(End {
+            machine,
+            code,
+            by_itself,
+            is_over_time,
+            is_known: false,
+            is_superseded: false,
+        });
+    }
+
     /// Its next process begins.
     fn begins(&mut self) {
         self.end = None;
@@ -211,6 +246,9 @@ impl Book {
         self.has_failed = false;
         self.is_sent_again = false;
         self.is_deleted_later = false;
+        self.is_respawned = false;
+        self.is_deleted = false;
+        self.is_given_up = false;
     }
 
     /// The scheduler says that it has come to another state.
@@ -221,7 +259,8 @@ impl Book {
             PhaseName::Waiting | PhaseName::Placing => self.goes_on |= self.end.is_some(),
             // The own end of its process is final, whatever was to follow.
             PhaseName::Gone if self.goes_on => {
-                self.has_failed = self.end.is_some_and(|end| end.is_known && !end.by_itself);
+                let is_final = |end: &End| end.by_itself || end.is_over_time;
+                self.has_failed = self.end.is_some_and(|end| end.is_known && !is_final(&end));
                 self.goes_on = self.has_failed;
             }
             _ => {}
@@ -232,6 +271,25 @@ impl Book {
 impl Finished {
     fn book(&mut self, instance: u32) -> &mut Book {
         self.books.entry(instance).or_default()
+    }
+
+    /// Does something to the books of an array's elements.
+    fn of_array(&mut self, array: u32, change: fn(&mut Book)) {
+        let is_of_it = |it: u32| names::element_of(it).is_some_and(|it| it.0 == array);
+        let books = self.books.iter_mut();
+        let of_it = books.filter(|(it, _)| is_of_it(**it));
+        of_it.for_each(|(_, book)| change(book));
+    }
+
+    fn began(&mut self, instance: u32, machine: usize) -> Result<(), String> {
+        let is_excused = self.excused.contains(&instance);
+        let book = self.book(instance);
+        let is_over = |end: &End| end.is_over_time && end.machine == machine;
+        if book.end.as_ref().is_some_and(is_over) && !book.is_sent_again && !is_excused {
+            return Err(format!("{instance} begins after its time: {book:?}"));
+        }
+        book.begins();
+        Ok(())
     }
 
     /// What the disk has is not known.
@@ -245,7 +303,25 @@ impl Finished {
         }
     }
 
-    fn placed(&mut self, instance: u32, machine: usize) -> Result<(), String> {
+    /// Whether one that has ended for good was to be placed again instead.
+    fn lacks_retry(&self, book: &Book, scheduling: Option<&Scheduling>) -> bool {
+        let retry = scheduling.and_then(|it| it.retry.as_ref());
+        let (Some(end), Some(retry)) = (&book.end, retry) else {
+            return false;
+        };
+        let is_left = end.by_itself && !end.is_over_time && book.retries < retry.most();
+        // How often its node was lost, and what its launcher was to start again and did not, is not known here.
+        let is_known =
+            !retry.covers_node_failure() && scheduling.is_none_or(|it| it.restart.is_none());
+        let is_kept = is_known && !self.has_forgotten && !book.is_deleted && !book.is_given_up;
+        is_left && is_kept && !end.is_superseded && retry.covers_exit(end.code.into())
+    }
+
+    fn placed(
+        &mut self,
+        (instance, machine): (u32, usize),
+        asked: Option<&Scheduling>,
+    ) -> Result<(), String> {
         let is_excused = self.excused.contains(&instance);
         let book = self.book(instance);
         let before = book.placed.replace(machine);
@@ -254,7 +330,28 @@ impl Finished {
         let is_over = |end: &End| {
             end.by_itself && end.is_known && !end.is_superseded && before == Some(end.machine)
         };
-        if book.end.as_ref().is_some_and(is_over) && !book.is_sent_again && !is_excused {
+        let retry = asked.and_then(|it| it.retry.as_ref());
+        let is_retry = |end: &End| {
+            let covers = |it: &RetryPolicy| it.covers_exit(end.code.into());
+            retry.is_some_and(covers) && !end.is_over_time
+        };
+        // What its launcher was to start again goes on elsewhere, where it is preempted or past its lease meanwhile.
+        let would_restart = |end: &End| {
+            let wants = |it: &RestartPolicy| it.when == RestartWhen::Always || end.code != 0;
+            asked
+                .and_then(Scheduling::restart_policy)
+                .is_some_and(wants)
+                && !end.is_over_time
+        };
+        let is_over = book
+            .end
+            .as_ref()
+            .filter(|end| is_over(end) && !would_restart(end));
+        let is_retried = is_over.is_some_and(is_retry);
+        let is_wrong = is_over.is_some() && !is_retried;
+        book.retries += u32::from(is_retried);
+        let is_too_often = retry.is_some_and(|it| book.retries > it.most());
+        if (is_wrong || is_too_often) && !book.is_sent_again && !is_excused {
             return Err(format!("{instance} is given to {machine} again: {book:?}"));
         }
         if let Some(end) = &mut book.end {
@@ -274,17 +371,47 @@ fn what_has_finished_is_started_again_by_another_start_alone() {
             machine,
             code: 0,
             by_itself,
+            is_over_time: false,
             is_known: true,
             is_superseded: false,
         });
     };
-    assert_eq!(finished.placed(1, machine), Ok(()));
+    assert_eq!(finished.placed((1, machine), None), Ok(()));
     ends(&mut finished, false);
-    assert_eq!(finished.placed(1, machine), Ok(()), "it was stopped");
+    assert_eq!(
+        finished.placed((1, machine), None),
+        Ok(()),
+        "it was stopped"
+    );
     ends(&mut finished, true);
-    assert!(finished.placed(1, 1).is_err());
-    assert_eq!(finished.placed(1, machine), Ok(()), "its end was elsewhere");
+    assert!(finished.placed((1, 1), None).is_err());
+    assert_eq!(
+        finished.placed((1, machine), None),
+        Ok(()),
+        "its end was elsewhere"
+    );
     ends(&mut finished, true);
     finished.book(1).is_sent_again = true;
-    assert_eq!(finished.placed(1, machine), Ok(()), "it was sent again");
+    assert_eq!(
+        finished.placed((1, machine), None),
+        Ok(()),
+        "it was sent again"
+    );
+    let retry = RetryPolicy {
+        on: vec!["1".parse().expect("an end")],
+        max: Some(1),
+    };
+    let asked = Scheduling {
+        retry: Some(retry),
+        ..Scheduling::default()
+    };
+    let mut ends_with = |code, expected: bool| {
+        ends(&mut finished, true);
+        finished.book(1).end.as_mut().expect("it has ended").code = code;
+        let placed = finished.placed((1, machine), Some(&asked));
+        assert_eq!(placed.is_ok(), expected, "{code}");
+    };
+    ends_with(0, false);
+    ends_with(1, true);
+    ends_with(1, false);
 }

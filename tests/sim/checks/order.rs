@@ -6,6 +6,7 @@ use proto_frames::payload::{PhaseName, QueryKind};
 
 use super::Check;
 use crate::facts::{Fact, Waiting};
+use crate::names;
 use crate::observer;
 use crate::work::Amounts;
 use crate::world::World;
@@ -92,6 +93,10 @@ impl Order {
     }
 
     fn may_have(&self, given: &Waiting, room: Amounts, waiting: &[Waiting]) -> Result<(), String> {
+        if names::element_of(given.instance).is_some() {
+            // Its place in the queue is that of its array.
+            return Ok(());
+        }
         let came = |it: &Waiting| self.came.get(&it.instance);
         let is_before = |it: &&Waiting| {
             it.priority > given.priority

@@ -37,6 +37,8 @@ struct Book {
     /// How often a START was given to a machine.
     placed: u32,
     began: u32,
+    /// How often it was started again by its launcher, as its START says.
+    respawned: u32,
     gone: u32,
     /// Whether it may begin more than once for one START: it is managed, and moves, is preempted or is restarted.
     is_kept: bool,
@@ -54,6 +56,10 @@ impl Check for Outcomes {
     }
 
     fn see(&mut self, fact: &Fact, world: &World) -> Result<(), String> {
+        if instance_of(fact).is_some_and(|it| names::element_of(it).is_some()) {
+            // No one sends a START of an element: what comes of it is for `arrays`.
+            return Ok(());
+        }
         if let Fact::Failed { instance, .. } | Fact::Gone { instance, .. } = *fact {
             self.came.insert(instance, world.now);
         }
@@ -70,19 +76,11 @@ impl Check for Outcomes {
             }
             Fact::Refused { instance } => return self.book(instance).came(instance),
             Fact::Placed { instance, .. } => self.book(instance).placed += 1,
+            Fact::Respawned { instance, .. } => self.book(instance).respawned += 1,
             Fact::Turned {
                 instance,
                 ref state,
-            } => {
-                match state {
-                    PhaseName::Waiting | PhaseName::Placing => self.waiting.insert(instance),
-                    _ => self.waiting.remove(&instance),
-                };
-                let book = self.book(instance);
-                book.is_kept = true;
-                // It has failed or ended, or was deleted before it began.
-                book.is_open &= *state != PhaseName::Gone;
-            }
+            } => self.turned(instance, state),
             // Who is master again is told again what a master alone was told before.
             Fact::Connected { controller } => self.failures.retain(|(it, _), _| *it != controller),
             Fact::Gone { instance, .. } => {
@@ -94,6 +92,9 @@ impl Check for Outcomes {
             }
             Fact::Listed { ref instances, .. } => {
                 for &instance in instances {
+                    if names::element_of(instance).is_some() {
+                        continue;
+                    }
                     self.book(instance).is_open = false;
                 }
             }
@@ -158,9 +159,34 @@ impl Check for Outcomes {
     }
 }
 
+/// The instance whose START something has become of.
+fn instance_of(fact: &Fact) -> Option<u32> {
+    match *fact {
+        Fact::Failed { instance, .. }
+        | Fact::Gone { instance, .. }
+        | Fact::Refused { instance }
+        | Fact::Placed { instance, .. }
+        | Fact::Turned { instance, .. }
+        | Fact::Heard { instance, .. }
+        | Fact::Began { instance, .. } => Some(instance),
+        _ => None,
+    }
+}
+
 impl Outcomes {
     fn book(&mut self, instance: u32) -> &mut Book {
         self.books.entry(instance).or_default()
+    }
+
+    fn turned(&mut self, instance: u32, state: &PhaseName) {
+        match state {
+            PhaseName::Waiting | PhaseName::Placing => self.waiting.insert(instance),
+            _ => self.waiting.remove(&instance),
+        };
+        let book = self.book(instance);
+        book.is_kept = true;
+        // It has failed or ended, or was deleted before it began.
+        book.is_open &= *state != PhaseName::Gone;
     }
 
     fn hears_failure(&mut self, controller: usize, instance: u32) -> Result<(), String> {
@@ -186,16 +212,14 @@ impl Book {
         if failures > self.taken && !self.has_crashed {
             return Err(format!("{instance} failed too often: {self:?}"));
         }
-        if self.began
-            > if self.is_kept {
-                self.placed
-            } else {
-                self.taken
-            }
-        {
+        let by_scheduler = match self.is_kept {
+            true => self.placed,
+            false => self.taken,
+        };
+        if self.began > by_scheduler + self.respawned {
             return Err(format!("{instance} began too often: {self:?}"));
         }
-        if !self.is_kept && failures + self.began > self.taken + self.lost {
+        if !self.is_kept && failures + self.began > self.taken + self.lost + self.respawned {
             return Err(format!("{instance} failed and ran: {self:?}"));
         }
         Ok(())
@@ -204,7 +228,7 @@ impl Book {
     /// A process begins: not if all STARTs have failed before.
     fn begins(&mut self, instance: u32) -> Result<(), String> {
         self.began += 1;
-        if self.failed >= self.taken + self.lost && !self.has_crashed {
+        if self.failed >= self.taken + self.lost && self.respawned == 0 && !self.has_crashed {
             return Err(format!("{instance} began although it has failed: {self:?}"));
         }
         self.came(instance)

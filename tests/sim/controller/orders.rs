@@ -93,7 +93,10 @@ impl World {
             let scheduling = sent.start.scheduling.as_ref();
             let has_any = |it: &Scheduling| {
                 // Not every launcher takes leases.
-                !it.require.is_empty() || it.group.is_some() || it.restarts_on_node_loss()
+                !it.require.is_empty()
+                    || it.group.is_some()
+                    || it.restarts_on_node_loss()
+                    || !it.after.is_empty()
             };
             !sent.is_pinned && !scheduling.is_some_and(has_any)
         })

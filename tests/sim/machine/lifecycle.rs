@@ -61,6 +61,7 @@ impl World {
             && (!fails || is_frozen)
         {
             process.pace = Pace::Frozen;
+            process.time.pause(self.now);
         }
         let result = answer(fails);
         self.tell_launcher(at, Input::Frozen { instance, result });
@@ -75,7 +76,9 @@ impl World {
             && !fails
         {
             process.pace = Pace::Runs;
+            process.time.go_on(self.now);
         }
+        self.watch_limit(at, named(&instance));
         let result = answer(fails);
         self.tell_launcher(at, Input::Thawed { instance, result });
     }

@@ -1,0 +1,197 @@
+//! What comes after others is placed once these have ended as it asks, fails once that cannot come any more, and does not
+//! wait for ever.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proto_frames::payload::{AfterEnd, PhaseName, QueryKind};
+
+use super::Check;
+use crate::facts::Fact;
+use crate::names;
+use crate::world::World;
+
+/// Of an instance that ends as a command asks, or with its machine, it is left open what that comes to: it has no success.
+#[derive(Default)]
+pub(super) struct After {
+    books: BTreeMap<u32, Book>,
+    /// Those that have been placed since their START was taken in: they come after no one any more.
+    placed: BTreeSet<u32>,
+    /// Whether a scheduler without a disk has crashed, which knew what others had come to.
+    has_forgotten: bool,
+}
+
+/// What another may wait for.
+#[derive(Debug, Default)]
+struct Book {
+    /// Whether it has ended with success, since it began last; `None` = it has not ended.
+    is_ok: Option<bool>,
+    /// Whether the scheduler has heard of that.
+    is_known: bool,
+    /// How the scheduler says it is, as long as it manages it.
+    state: Option<PhaseName>,
+    /// Whether a START or a DELETE of it came since it began last, or it ended with its machine: what it came to is open.
+    is_open: bool,
+    machine: usize,
+}
+
+impl Check for After {
+    fn name(&self) -> &'static str {
+        "what comes after others is placed when these have ended as it asks"
+    }
+
+    fn see(&mut self, fact: &Fact, world: &World) -> Result<(), String> {
+        match *fact {
+            Fact::Taken { instance, .. } => {
+                self.placed.remove(&instance);
+                self.book(instance).is_open = true;
+            }
+            Fact::DeleteTaken { instance } => self.book(instance).is_open = true,
+            Fact::ArrayStarted { array }
+            | Fact::ArrayRerun { array }
+            | Fact::ArrayDeleted { array } => {
+                let of_it = |it: &u32| names::element_of(*it).is_some_and(|it| it.0 == array);
+                self.placed.retain(|it| !of_it(it));
+                let books = self.books.iter_mut().filter(|(it, _)| of_it(it));
+                books.for_each(|(_, book)| book.is_open = true);
+            }
+            Fact::Began { instance, machine } => {
+                let book = self.book(instance);
+                (book.is_ok, book.is_known, book.is_open) = (None, false, false);
+                book.machine = machine;
+            }
+            Fact::Ended {
+                instance,
+                machine,
+                code,
+                by_itself,
+                is_over_time,
+                ..
+            } => {
+                let book = self.book(instance);
+                if book.machine == machine {
+                    book.is_ok = Some(code == 0 && by_itself && !is_over_time);
+                    book.is_known = false;
+                    book.is_open |= !by_itself;
+                }
+            }
+            // Where it cannot be started again, or its time is over before, it has ended for that.
+            Fact::Respawned { instance, .. } => {
+                let book = self.book(instance);
+                (book.is_ok, book.is_open) = (None, true);
+            }
+            Fact::Gone { instance, machine } => {
+                let book = self.book(instance);
+                book.is_known |= book.machine == machine;
+            }
+            Fact::Failed { instance, .. } => {
+                let book = self.book(instance);
+                (book.is_ok, book.is_known, book.is_open) = (Some(false), true, true);
+            }
+            Fact::Turned {
+                instance,
+                ref state,
+            } => self.book(instance).state = Some(state.clone()).filter(|it| !is_gone(it)),
+            Fact::SchedulerCrashed { is_durable } => {
+                self.has_forgotten |= !is_durable;
+                for book in self.books.values_mut() {
+                    (book.state, book.is_known) = (None, false);
+                }
+            }
+            Fact::Placed { instance, .. } if self.placed.insert(instance) => {
+                return self.is_placed(instance, world);
+            }
+            Fact::DependencyFailed {
+                instance,
+                ref detail,
+            } => return self.fails(instance, detail, world),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn at_rest(&mut self, world: &mut World) -> Result<(), String> {
+        let queue = world.ask(&QueryKind::Queue).instances;
+        let live = world.ask(&QueryKind::Instances).instances;
+        let live: BTreeSet<&String> = live.iter().map(|it| &it.instance_uuid).collect();
+        for row in &queue {
+            let Some(instance) = names::instance_of(&row.instance_uuid) else {
+                continue;
+            };
+            let others = others(instance, world);
+            let waits =
+                row.waits_for.starts_with("waits for ") && row.waits_for.contains(" to end");
+            let lives = others.iter().any(|(other, _)| live.contains(other));
+            if waits && !lives {
+                return Err(format!("{instance} waits for {others:?}: {row:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_gone(state: &PhaseName) -> bool {
+    *state == PhaseName::Gone
+}
+
+/// What an instance comes after.
+fn others(instance: u32, world: &World) -> Vec<(String, AfterEnd)> {
+    let scheduling = world.scheduling_of(instance);
+    let after = scheduling.map_or(&[][..], |it| &it.after);
+    let pairs = after.iter().map(|it| (it.instance.clone(), it.end.clone()));
+    pairs.collect()
+}
+
+impl After {
+    fn book(&mut self, instance: u32) -> &mut Book {
+        self.books.entry(instance).or_default()
+    }
+
+    /// Of what a liar has told of its word may count, once it was gone.
+    fn is_excused(&self, other: &str, world: &World) -> bool {
+        let listed = names::instance_of(other);
+        let listing = world.lies.listed.iter().map(|(_, instance)| instance);
+        let mut lies = listing.chain(world.lies.about.values());
+        self.has_forgotten || lies.any(|instance| Some(*instance) == listed)
+    }
+
+    fn is_placed(&self, instance: u32, world: &World) -> Result<(), String> {
+        for (other, end) in others(instance, world) {
+            let book = names::instance_of(&other).and_then(|it| self.books.get(&it));
+            let Some(book) = book.filter(|_| !self.is_excused(&other, world)) else {
+                continue;
+            };
+            let is_as_asked = match end {
+                AfterEnd::Ok | AfterEnd::Other(_) => book.is_ok == Some(true) || book.is_open,
+                AfterEnd::Failed => book.is_ok == Some(false) || book.is_open,
+                AfterEnd::Any => book.is_ok.is_some() || book.is_open,
+            };
+            if !is_as_asked || book.state.is_some() {
+                let all = others(instance, world);
+                return Err(format!(
+                    "{instance} is placed, which comes after {other} as {end:?} of {all:?}: {book:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn fails(&self, instance: u32, detail: &str, world: &World) -> Result<(), String> {
+        let others = others(instance, world);
+        let is_met = |(other, end): &(String, AfterEnd)| {
+            let book = names::instance_of(other).and_then(|it| self.books.get(&it));
+            book.is_some_and(|book| {
+                let is_sure = book.is_known && !book.is_open && book.state.is_none();
+                is_sure && end.admits(book.is_ok)
+            })
+        };
+        let named: Vec<_> = others.iter().filter(|it| detail.contains(&it.0)).collect();
+        if named.is_empty() {
+            return Err(format!("{instance} fails, and no one is named: {detail}"));
+        }
+        let is_excused = named.iter().any(|it| self.is_excused(&it.0, world));
+        if named.iter().all(|it| is_met(it)) && !is_excused {
+            return Err(format!("{instance} fails, and {named:?} have ended so"));
+        }
+        Ok(())
+    }
+}
