@@ -71,7 +71,7 @@ impl Scheduler {
             run: 0,
         };
         let complete = |run: &mut Run| run.complete(event, hostname);
-        let is_open = |run: &Run| run.is_open_on(uuid);
+        let is_open = |run: &Run| run.is_open_on(uuid) || run.is_given_up_on(uuid);
         self.instances.amend_last_run(instance, is_open, complete)
     }
 }

@@ -208,7 +208,8 @@ impl Scheduler {
     /// ```text
     ///  being deleted                               Delete    deleted if the node comes back with it
     ///  on_node_loss: restart, and a lease          Restart   placed again at the fencing deadline
-    ///  START not confirmed                         -         fails now: it may run there, so it is not tried elsewhere
+    ///  START not confirmed, element of an array    Replace   placed again if the node comes back without it
+    ///  any other START not confirmed               -         fails now: it may run there, so it is not tried elsewhere
     ///  may have been stopped by the scheduler      Replace   placed again if the node comes back without it
     ///  any other                                   Forget    goes on if the node comes back with it
     /// ```
@@ -238,6 +239,8 @@ impl Scheduler {
                 ..
             } => AfterLoss::Delete,
             _ if managed.restarts_on_loss() && fenced_at.is_some() => AfterLoss::Restart,
+            // It counts as one that runs, and how it ends is not known before its node is back. None waits for its answer.
+            State::Placing(_) if !is_confirmed && managed.element().is_some() => AfterLoss::Replace,
             State::Placing(_) if !is_confirmed => {
                 self.start_is_lost(key, instance);
                 return;

@@ -305,6 +305,7 @@ impl Sight<'_> {
             (_, Some(fencing_deadline)) if has_retry(record, start) => {
                 (AfterLoss::Restart, fencing_deadline)
             }
+            (Life::Placing, _) if record.array.is_some() => (AfterLoss::Replace, LOST_TIME),
             // Of a move it is not known whether its node was told to stop it.
             (Life::Placing, _) => {
                 let time = self.config.recovery_window.max(self.config.in_doubt_time);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use proto_frames::payload::{After, AfterEnd, ArrayState, QueryKind, StartFailureReason};
-use sched_core::{RECOVERY_WINDOW, Report, SessionId};
+use sched_core::{IN_DOUBT_TIME, RECOVERY_WINDOW, Report, SessionId};
 
 use super::arrays::{ARRAY, element, elements, exited, list, template, view};
 use crate::support::durability::{crash, durable};
@@ -158,5 +158,33 @@ fn an_array_after_another_instance_waits_for_it_with_one_element_and_fails_as_a_
             false => vec![(element(0), failed)],
         };
         assert_eq!(world.failures(controller), failures);
+    }
+}
+
+#[test]
+fn an_element_whose_node_is_away_waits_for_it_and_runs_once_also_where_its_start_never_arrived() {
+    for (is_restarted, has_arrived) in [(false, true), (false, false), (true, true), (true, false)]
+    {
+        let (mut world, controller, [a]) = World::with(durable()).with_nodes([100]);
+        world.look_away();
+        world.start_array(controller, template(10), (1, None));
+        assert_eq!(world.placements(), elements([0], a));
+        world.cut(a);
+        if is_restarted {
+            crash(&mut world, 1);
+        }
+        world.advance(IN_DOUBT_TIME * 10);
+        let now = view(&mut world);
+        assert_eq!((now.not_started, &now.state), (0, &ArrayState::Running));
+        let a = world.node_with(1, 100);
+        let listed = has_arrived.then(|| running(&element(0), 1));
+        world.ends(a, 0, Vec::new(), listed.into_iter().collect());
+        world.advance(Duration::from_millis(1));
+        let again = elements((0..1).filter(|_| !has_arrived), a);
+        assert_eq!(world.placements(), again, "{is_restarted} {has_arrived}");
+        list(&mut world, a, [0]);
+        exited(&mut world, a, 0, 0);
+        let now = view(&mut world);
+        assert_eq!((now.succeeded, now.state), (1, ArrayState::Ended));
     }
 }

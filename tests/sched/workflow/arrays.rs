@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use proto_frames::payload::{After, ArrayState, ArrayView, Query, QueryKind, StartFailureReason};
 use proto_frames::{Kind, Uuid};
 use sched_core::{
-    ArrayCommand, Command, ElementId, Input, InstanceId, Message, RECOVERY_WINDOW, Report,
-    SessionId, StartRequest,
+    ArrayCommand, Command, ElementId, IN_DOUBT_TIME, Input, InstanceId, Message, RECOVERY_WINDOW,
+    Report, SessionId, StartRequest,
 };
 
 use crate::support::durability::{crash, durable};
@@ -297,6 +297,8 @@ enum Op {
     FastDisk,
     /// A node is cut off and is back.
     Cut(bool),
+    /// A node is cut off, and is back when it is no longer waited for.
+    Away(bool),
     /// Time passes.
     Wait(u8),
 }
@@ -309,6 +311,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::SlowDisk),
         2 => Just(Op::FastDisk),
         1 => any::<bool>().prop_map(Op::Cut),
+        1 => any::<bool>().prop_map(Op::Away),
         1 => (0..20_u8).prop_map(Op::Wait),
     ]
 }
@@ -435,6 +438,13 @@ impl Model {
             Op::Cut(second) => {
                 let at = usize::from(second);
                 self.world.cut(self.nodes[at]);
+                self.back(at);
+            }
+            Op::Away(second) => {
+                let at = usize::from(second);
+                self.world.cut(self.nodes[at]);
+                self.world.advance(IN_DOUBT_TIME * 2);
+                self.carry_out();
                 self.back(at);
             }
             Op::Wait(seconds) => self.world.advance(Duration::from_secs(seconds.into())),

@@ -12,6 +12,7 @@ use sched_core::{
 
 use crate::support::durability::{crash, durable, leased, leased_ready};
 use crate::support::requests::Asking;
+use crate::support::scenes::one_failure;
 use crate::support::sending::{kind_in, parcel};
 use crate::support::world::{World, config, id, node_uuid, request, running};
 
@@ -342,6 +343,42 @@ fn an_end_by_itself_while_its_node_was_lost_is_its_end() {
     world.ends(node, 0, vec![end(1, "a")], vec![]);
     assert_eq!(world.lives(operator).last().unwrap(), "a gone");
     assert_eq!(world.heard(controller), ["end 1"]);
+}
+
+/// Its START was given up because its node was away, and had begun there all the same.
+#[test]
+fn what_was_given_up_as_never_begun_has_ended_as_its_node_says_later() {
+    for is_managed in [false, true] {
+        let (mut world, controller, node) = World::with(durable()).with_node(100);
+        let asked = match is_managed {
+            true => request("a", 10).movable(),
+            false => request("a", 10),
+        };
+        world.start_as(controller, asked);
+        world.cut(node);
+        world.advance(IN_DOUBT_TIME);
+        let failed = one_failure("a", StartFailureReason::LaunchFailure);
+        assert_eq!(world.failures(controller), failed);
+        let node = world.node_with(1, 100);
+        let exited = EndReport {
+            how: EndHow::Exited,
+            ..end(1, "a")
+        };
+        world.ends(node, 0, vec![exited], vec![]);
+        let rows = world.ended("a");
+        let ends: Vec<_> = rows
+            .iter()
+            .map(|it| (it.exit_code, it.failed.as_deref()))
+            .collect();
+        assert_eq!(ends, [(Some(7), None)], "{is_managed}");
+        let history = world.history_of("a");
+        let last = history.last().unwrap();
+        assert_eq!(
+            (last.exit_code, &last.failed),
+            (Some(7), &None),
+            "{history:?}"
+        );
+    }
 }
 
 #[test]

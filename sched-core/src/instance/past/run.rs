@@ -325,11 +325,20 @@ impl Run {
         self.end.is_none() && self.numbers.node() == Some(node)
     }
 
+    /// Whether its START was given up with this node, and the node has not said what became of it.
+    pub(crate) fn is_given_up_on(&self, node: Uuid) -> bool {
+        self.end.is_none()
+            && self.node == Some(node)
+            && self.failed == Some(StartFailureReason::LaunchFailure)
+    }
+
     /// Its node has said how it ended, long after it was given up as lost.
     pub(crate) fn complete(&mut self, event: HistoryEvent, hostname: ShortText) {
         if let Some(node) = event.node {
             self.set_node(node, hostname);
         }
+        // Its START was given up with its node, and it had begun there all the same.
+        self.failed = None;
         match &mut self.story {
             Story::Told(history) => history.note(event),
             Story::Plain { cause, .. } => *cause = event.cause,
