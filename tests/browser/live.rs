@@ -255,6 +255,34 @@ async fn what_has_ended_is_listed_with_how_and_those_of_one_outcome_alone_on_req
     page.is_clean(&[NO_OUTPUT]).await;
 }
 
+#[tokio::test]
+async fn arrays_are_listed_as_far_as_they_are_with_the_history_of_each() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let world = World::new(&["node-1"]).await;
+    let web = world.web("viewer").await;
+    let page = Page::open(browser, &web.url).await;
+    page.show("arrays").await;
+    page.says("main", "There is no array").await;
+    world.start_array("sweep", 3, "true").await;
+    page.says("main tbody", "0 of 3").await;
+    world.ctl(&["delete", "--wait", "sweep-1"]).await;
+    for text in ["sweep", "1 of 3", "1 deleted"] {
+        page.says("main tbody", text).await;
+    }
+    page.browser.click("main tbody a").await;
+    page.says("main h1", "History of array").await;
+    for text in ["sweep-1", "signal 15"] {
+        page.says("main tbody", text).await;
+    }
+    page.show("history").await;
+    page.browser
+        .until("document.querySelector('main h1').innerText === 'History'")
+        .await;
+    page.is_clean(&[]).await;
+}
+
 /// Has the test answer what is asked of the history: `answer(latest, count, next)` gives a page to who asked first.
 const HISTORY_BY_HAND: &str = "
     const real = window.fetch;

@@ -5,11 +5,12 @@ use serde_json::json;
 use crate::driver::Browser;
 use crate::world::{Page, World};
 
-const VIEWS: [&str; 6] = [
+const VIEWS: [&str; 7] = [
     "overview",
     "nodes",
     "instances",
     "queue",
+    "arrays",
     "history",
     "explain",
 ];

@@ -142,6 +142,16 @@ impl World {
             .unwrap_or_else(|error| panic!("{words:?}: {error}: {output:?}"))
     }
 
+    /// Starts an array of so many elements with this name, each of which runs this.
+    pub(crate) async fn start_array(&self, name: &str, count: u32, script: &str) {
+        let indexes = format!("0-{}", count - 1);
+        let words = ["run", "--mem", "1", "--cpus", "1", "--name", name];
+        let mut command = self.command("controller", &words);
+        command.args(["--array", &indexes, "--", "sh", "-c", script]);
+        let ran = output(command).await;
+        assert!(ran.status.success(), "{ran:?}");
+    }
+
     /// Starts an instance with this name, for so much memory; whatever becomes of it.
     pub(crate) async fn start(&self, name: &str, mem_mb: u32, more: &[&str]) {
         let mem = mem_mb.to_string();

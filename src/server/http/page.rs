@@ -56,6 +56,7 @@ static FILES: &[(&str, &str, &str)] = files! {
     "/page/icon.svg", "icon.svg", SVG;
     "/page/app.js", "app.js", SCRIPT;
     "/page/api.js", "api.js", SCRIPT;
+    "/page/arrays.js", "arrays.js", SCRIPT;
     "/page/commands.js", "commands.js", SCRIPT;
     "/page/dom.js", "dom.js", SCRIPT;
     "/page/explain.js", "explain.js", SCRIPT;

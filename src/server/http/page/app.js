@@ -1,5 +1,6 @@
 // The page: which view is shown, the state of the link, and the panel of details.
 
+import { arrays } from "./arrays.js";
 import { fill, setText } from "./dom.js";
 import { explain } from "./explain.js";
 import { count } from "./format.js";
@@ -12,7 +13,7 @@ import { overview } from "./overview.js";
 import { queue } from "./queue.js";
 import { onChange, start, store } from "./store.js";
 
-const VIEWS = { overview, nodes, instances, queue, history, explain };
+const VIEWS = { overview, nodes, instances, queue, arrays, history, explain };
 
 /** Views that show one row beside the list. */
 const DETAILS = { nodes: node, instances: instance };
@@ -39,7 +40,7 @@ function decoded(part) {
 
 function go() {
   const { name, id } = route();
-  const isNew = name !== shown.name || name === "explain";
+  const isNew = name !== shown.name || name === "explain" || (name === "history" && id !== shown.id);
   const view = isNew ? VIEWS[name](id) : shown.view;
   if (isNew) {
     fill(main, view.element);

@@ -53,7 +53,8 @@ const COLUMNS = [
   { title: "Why", long: true, fold: true, value: (row) => row.detail ?? "", show: (row) => row.detail ?? "" },
 ];
 
-export function history() {
+/** What has ended; of one array, where one is named. */
+export function history(array) {
   let rows = [];
   let next = null;
   let inMemory = false;
@@ -90,6 +91,7 @@ export function history() {
         const query = new URLSearchParams({ limit: String(ROWS) });
         if (outcome.value) query.set("state", outcome.value);
         if (name.value) query.set("name", name.value);
+        if (array) query.set("array", array);
         if (next) query.set("after", next);
         const answer = await get(`/v1/history?${query}`);
         if (mine !== asked) return;
@@ -113,7 +115,7 @@ export function history() {
 
   const view = {
     element: [
-      h("div", { class: "head" }, h("h1", { text: "History" }), shown, h("div", { class: "tools" }, name, outcome, h("button", { type: "button", text: "Read again", on: { click: again } }))),
+      h("div", { class: "head" }, h("h1", { text: array ? `History of array ${shortId(array)}` : "History" }), shown, h("div", { class: "tools" }, name, outcome, h("button", { type: "button", text: "Read again", on: { click: again } }))),
       note, h("section", { class: "panel", "aria-label": "What has ended" }, table.element), more,
     ],
     update() {
