@@ -364,6 +364,7 @@ impl Agent {
     /// All its processes have ended. If that was `by_itself`, a stop that it was to be ended with came too late: the
     /// scheduler would otherwise start again what has done its work.
     pub(super) fn exited(&mut self, now: Instant, id: &str, code: Option<i32>, by_itself: bool) {
+        let would_restart = self.would_restart(now, id, code);
         let Some(instance) = self.instances.get(id) else {
             return;
         };
@@ -371,7 +372,6 @@ impl Agent {
         let is_over_time = instance.is_over_time();
         // It was sent no signal, also where its lease had just run out; or it was, because it had no right to go on.
         let is_its_own = by_itself && code.is_some() || is_over_time || instance.is_oom();
-        let would_restart = !is_over_time && instance.wants_restart(code);
         // It may be started elsewhere by now, and is not to be here: to those who wait it has not ended by itself.
         let is_past_its_lease = instance.leased && !self.lease_holds(now);
         match state {

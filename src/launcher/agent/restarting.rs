@@ -67,14 +67,20 @@ impl Instance {
     pub(super) fn is_oom(&self) -> bool {
         self.ran.why == Some(Why::Oom)
     }
-
-    /// Whether its START says that it is started again after an end with this code.
-    pub(super) fn wants_restart(&self, code: Option<i32>) -> bool {
-        self.terms.restart.is_some_and(|rule| rule.wants(code))
-    }
 }
 
 impl Agent {
+    /// Whether an instance would be started again after an end with this code now: its START says so, its restarts are not
+    /// used up, and its time is not over.
+    pub(super) fn would_restart(&mut self, now: Instant, id: &str, code: Option<i32>) -> bool {
+        let now_ms = self.count_at(now);
+        let terms = self.instances.get(id).map(|instance| &instance.terms);
+        terms.is_some_and(|terms| {
+            let rule = terms.restart.as_ref().filter(|_| !terms.is_over_time);
+            rule.is_some_and(|rule| terms.restarts.would_follow(rule, code, now_ms))
+        })
+    }
+
     /// Says which count of the node belongs to which moment: before anything else. Without it the count begins with the
     /// first thing that happens.
     pub fn set_clock(&mut self, clock: NodeClock) {

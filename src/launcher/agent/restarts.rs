@@ -130,6 +130,20 @@ impl Restarts {
         self.next_ms
     }
 
+    /// Whether it would be started again after an end with this code at this moment of the node's count.
+    #[must_use]
+    pub fn would_follow(&self, rule: &RestartRule, code: Option<i32>, at_ms: u64) -> bool {
+        rule.wants(code) && !self.are_used_up(rule, at_ms)
+    }
+
+    fn are_used_up(&self, rule: &RestartRule, at_ms: u64) -> bool {
+        let from = rule
+            .window_ms
+            .map_or(0, |window| at_ms.saturating_sub(window));
+        let counted = self.recent_ms.iter().filter(|at| **at >= from).count();
+        rule.max.is_some_and(|max| counted >= max as usize)
+    }
+
     /// Decides what is done after an end, and counts the restart that follows towards what is allowed.
     pub fn after(&mut self, rule: &RestartRule, end: RunEnd) -> AfterEnd {
         self.next_ms = None;
@@ -139,14 +153,14 @@ impl Restarts {
         if !rule.wants(end.code) {
             return AfterEnd::NotWanted;
         }
-        if let Some(max) = rule.max {
+        if rule.max.is_some() {
             if let Some(window) = rule.window_ms {
                 let from = end.at_ms.saturating_sub(window);
                 while self.recent_ms.front().is_some_and(|at| *at < from) {
                     self.recent_ms.pop_front();
                 }
             }
-            if self.recent_ms.len() >= max as usize {
+            if self.are_used_up(rule, end.at_ms) {
                 return AfterEnd::UsedUp;
             }
             self.recent_ms.push_back(end.at_ms);

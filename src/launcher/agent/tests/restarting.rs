@@ -209,6 +209,23 @@ fn a_removal_comes_before_a_restart_whether_it_runs_or_waits() {
     assert_eq!(world.respawned(), None);
 }
 
+/// Otherwise the scheduler would place it again after the stop, once more than its START allows.
+#[test]
+fn an_end_by_itself_that_no_restart_would_follow_is_its_own_although_it_was_to_be_stopped() {
+    for (when, max, code) in [
+        (RestartWhen::OnFailure, Some(0), 7),
+        (RestartWhen::OnFailure, None, 0),
+    ] {
+        let mut world = World::connected();
+        world.begins(service("a", restarting(when, max)));
+        world.delete("a", true);
+        world.forget_what_happened();
+        world.ends_by_itself("a", code, Ran::default());
+        let (ended, by_itself, _) = world.end();
+        assert_eq!((ended, by_itself), (Some(code.into()), true));
+    }
+}
+
 #[test]
 fn past_its_lease_it_is_not_started_again() {
     let lease = Duration::from_secs(30);
