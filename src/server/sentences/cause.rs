@@ -216,22 +216,46 @@ fn write_other_end(f: &mut fmt::Formatter<'_>, end: &OtherEnd) -> fmt::Result {
 
 /// How an array has ended that an instance was to come after.
 fn write_other_array_end(f: &mut fmt::Formatter<'_>, end: &OtherArrayEnd) -> fmt::Result {
-    let OtherArrayEnd { named, count, .. } = end;
-    write!(f, "it was to come after array {named} ")?;
-    if end.wanted == AfterEnd::Failed && end.succeeded == *count {
-        return write!(f, "had failed, of which all {count} elements succeeded");
-    }
     let wanted = match end.wanted {
+        AfterEnd::Any => "had ended",
         AfterEnd::Failed => "had failed",
-        _ => "had succeeded",
+        AfterEnd::Ok | AfterEnd::Other(_) => "had succeeded",
     };
     write!(
         f,
-        "{wanted}, of which {} of {count} elements did",
-        end.succeeded
+        "it was to come after array {} {wanted}, of which {} of {} elements succeeded",
+        end.named, end.succeeded, end.count
     )?;
     match end.unknown {
         0 => Ok(()),
-        unknown => write!(f, ", and of {unknown} it is not known"),
+        unknown => write!(f, "; of {unknown} it is not known how they ended"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AfterEnd, Cause, OtherArrayEnd, Why};
+
+    #[test]
+    fn how_an_array_ended_is_told_by_what_succeeded() {
+        let told = |wanted, succeeded, unknown| {
+            let end = OtherArrayEnd {
+                named: "sweep".into(),
+                wanted,
+                count: 5,
+                succeeded,
+                unknown,
+            };
+            Why(&Cause::ArrayOtherwiseEnded(Box::new(end))).to_string()
+        };
+        assert_eq!(
+            told(AfterEnd::Ok, 3, 0),
+            "it was to come after array sweep had succeeded, of which 3 of 5 elements succeeded"
+        );
+        assert_eq!(
+            told(AfterEnd::Failed, 3, 2),
+            "it was to come after array sweep had failed, of which 3 of 5 elements succeeded; \
+             of 2 it is not known how they ended"
+        );
     }
 }
