@@ -3,7 +3,7 @@
 use proto_frames::Kind;
 use proto_frames::payload::{
     InstanceStopped, InstanceView, NodeConnected, NodeType, Payload, PlacementState, Query,
-    QueryKind, QueryResult, RefusalReason, StoreState, StoreView, Topic, Watch,
+    QueryKind, QueryResult, RefusalReason, Stats, StoreState, StoreView, Topic, Watch,
 };
 
 use crate::scheduler::{DEADLINE, Scheduler, answer, instance, node, placed, refusal};
@@ -327,6 +327,10 @@ async fn what_is_not_known_is_not_found_by_every_command() {
 async fn watch_runs_a_command_for_each_event_that_is_wanted() {
     let scheduler = Scheduler::playing(|peers, from, frame| {
         assert_eq!(frame.kind, Kind::WATCH);
+        let watched = Watch::decode(&frame.payload).unwrap();
+        if watched.topics.contains(&Topic::Stats) {
+            return peers.send(from, Kind::STATS, Stats::default().encode());
+        }
         for code in [7, 0] {
             peers.send(from, Kind::INSTANCE_PLACED, placed("i1"));
             let stopped = InstanceStopped {
@@ -366,6 +370,11 @@ async fn watch_runs_a_command_for_each_event_that_is_wanted() {
     assert_eq!(lines.len(), 4);
     let expected = r#"ciaoctl: the command for "instance_stopped" ended with exit status: 7"#;
     assert_eq!(ran.err.trim_end(), expected);
+    // Reports are in a topic that is not watched by itself.
+    let stats = scheduler
+        .ctl(&["watch", "--count", "1", "--json", "--events", "stats"])
+        .await;
+    assert!(stats.out.contains(r#""event":"stats""#), "{stats:?}");
     let unknown = scheduler.ctl(&["watch", "--events", "instance_gone"]).await;
     assert_eq!(unknown.code, Some(2), "{unknown:?}");
 }

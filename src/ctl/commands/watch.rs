@@ -33,7 +33,11 @@ const MAX_WAITING: usize = 10_000;
 /// # Errors
 /// [`CommandError`].
 pub async fn watch(context: &mut Context<'_>, args: &WatchArgs) -> Result<Exit, CommandError> {
-    let topics: Vec<Topic> = args.topics.iter().map(|topic| topic.topic()).collect();
+    let mut topics: Vec<Topic> = args.topics.iter().map(|topic| topic.topic()).collect();
+    // The topic of these is not watched by itself: they would never come.
+    if args.events.iter().any(|name| name == "stats") && !topics.contains(&Topic::Stats) {
+        topics.push(Topic::Stats);
+    }
     context.client.watch(&topics).await?;
     let mut hosts = Hosts::default();
     let mut events = Events::default();
