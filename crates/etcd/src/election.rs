@@ -23,8 +23,8 @@
 //! Once the fence has passed the leader pauses: it drops nothing, because a change of etcd's leader takes 1 to 3 s. It
 //! goes on when a read shows its key again: as that was made once, at its revision, no other has led meanwhile. It steps
 //! down on evidence (the key or the lease is gone, the key is another's, a write under its term was refused), or after
-//! TTL + [`GIVE_UP_AFTER`] without an answer. A machine that has stepped down has ended: whoever wants to lead again
-//! makes a new one.
+//! TTL + [`GIVE_UP_AFTER`] without an answer. A machine that has stepped down has ended: to lead again takes a
+//! new one.
 //!
 //! Times are of a clock that goes on while the machine sleeps (CLOCK_BOOTTIME), since any moment.
 
@@ -251,7 +251,7 @@ impl Election {
         }
     }
 
-    /// Until when this scheduler may send; `None` where it does not lead. Whoever sends compares it with the clock
+    /// Until when this scheduler may send; `None` where it does not lead. A sender compares it with the clock
     /// before each message.
     #[must_use]
     pub fn sends_until(&self) -> Option<Duration> {
