@@ -84,8 +84,8 @@ pub(crate) enum Fact {
         instance: u32,
         news: News,
     },
-    /// The scheduler told that an instance waits in its queue.
-    Queued { instance: u32 },
+    /// The scheduler told that an instance waits: for room or the like, or for others to end.
+    Queued { instance: u32, is_after: bool },
     /// An instance that the scheduler manages has come to another state.
     Turned { instance: u32, state: PhaseName },
     /// The scheduler gave room to an instance, to be started or resumed, while others waited: what it asks for; how much

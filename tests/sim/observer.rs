@@ -176,7 +176,8 @@ impl World {
             Message::InstanceQueued(event) => {
                 if let Some(instance) = names::instance_of(&event.instance_uuid) {
                     self.note(format_args!("{instance} is queued: {}", event.detail));
-                    self.facts.push(Fact::Queued { instance });
+                    let is_after = is_after_others(&event.detail);
+                    self.facts.push(Fact::Queued { instance, is_after });
                 }
             }
             Message::CommandFailure(failure) => {
@@ -390,6 +391,11 @@ impl World {
         self.observer.is_asking = false;
         all
     }
+}
+
+/// Whether what the scheduler says of one that waits is that others are to end before.
+pub(crate) fn is_after_others(detail: &str) -> bool {
+    detail.starts_with("waits for ") && detail.contains(" to end")
 }
 
 /// What an instance asks for, as the scheduler says.

@@ -8,13 +8,14 @@ use proto_frames::payload::{AfterEnd, PhaseName, QueryKind};
 use super::Check;
 use crate::facts::Fact;
 use crate::names;
+use crate::observer::is_after_others;
 use crate::world::World;
 
 /// Of an instance that ends as a command asks, or with its machine, it is left open what that comes to: it has no success.
 #[derive(Default)]
 pub(super) struct After {
     books: BTreeMap<u32, Book>,
-    /// Those that have been placed since their START was taken in: they come after no one any more.
+    /// Those that were placed, or waited for room, since their START was taken in: they come after no one any more.
     placed: BTreeSet<u32>,
     /// Whether a scheduler without a disk has crashed, which knew what others had come to.
     has_forgotten: bool,
@@ -42,18 +43,16 @@ impl Check for After {
     fn see(&mut self, fact: &Fact, world: &World) -> Result<(), String> {
         match *fact {
             Fact::Taken { instance, .. } => {
-                self.placed.remove(&instance);
-                self.book(instance).is_open = true;
+                let book = self.book(instance);
+                book.is_open = true;
+                if book.state.is_none() {
+                    self.placed.remove(&instance);
+                }
             }
             Fact::DeleteTaken { instance } => self.book(instance).is_open = true,
             Fact::ArrayStarted { array }
             | Fact::ArrayRerun { array }
-            | Fact::ArrayDeleted { array } => {
-                let of_it = |it: &u32| names::element_of(*it).is_some_and(|it| it.0 == array);
-                self.placed.retain(|it| !of_it(it));
-                let books = self.books.iter_mut().filter(|(it, _)| of_it(it));
-                books.for_each(|(_, book)| book.is_open = true);
-            }
+            | Fact::ArrayDeleted { array } => self.array_changes(array),
             Fact::Began { instance, machine } => {
                 let book = self.book(instance);
                 (book.is_ok, book.is_known, book.is_open) = (None, false, false);
@@ -97,7 +96,14 @@ impl Check for After {
                     (book.state, book.is_known) = (None, false);
                 }
             }
-            Fact::Placed { instance, .. } if self.placed.insert(instance) => {
+            // From then on it waits for nothing else, whatever becomes of these.
+            Fact::Queued {
+                instance,
+                is_after: false,
+            }
+            | Fact::Placed { instance, .. }
+                if self.placed.insert(instance) =>
+            {
                 return self.is_placed(instance, world);
             }
             Fact::DependencyFailed {
@@ -118,8 +124,7 @@ impl Check for After {
                 continue;
             };
             let others = others(instance, world);
-            let waits =
-                row.waits_for.starts_with("waits for ") && row.waits_for.contains(" to end");
+            let waits = is_after_others(&row.waits_for);
             let lives = others.iter().any(|(other, _)| live.contains(other));
             if waits && !lives {
                 return Err(format!("{instance} waits for {others:?}: {row:?}"));
@@ -144,6 +149,17 @@ fn others(instance: u32, world: &World) -> Vec<(String, AfterEnd)> {
 impl After {
     fn book(&mut self, instance: u32) -> &mut Book {
         self.books.entry(instance).or_default()
+    }
+
+    /// An array is started, run once more or deleted: what its elements came to is open, and those that live stay what they
+    /// are.
+    fn array_changes(&mut self, array: u32) {
+        let of_it = |it: &u32| names::element_of(*it).is_some_and(|it| it.0 == array);
+        let books = &self.books;
+        let lives = |it: &u32| books.get(it).is_some_and(|it| it.state.is_some());
+        self.placed.retain(|it| !of_it(it) || lives(it));
+        let books = self.books.iter_mut().filter(|(it, _)| of_it(it));
+        books.for_each(|(_, book)| book.is_open = true);
     }
 
     /// Of what a liar has told of its word may count, once it was gone.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proto_frames::payload::{ArrayState, ArrayView, QueryKind};
+use proto_frames::payload::{ArrayState, ArrayView, InstanceView, QueryKind};
 
 use super::Check;
 use crate::facts::Fact;
@@ -124,6 +124,9 @@ impl Check for Arrays {
             }
         }
         for (array, indexes) in run {
+            if self.books.get(&array).is_some_and(|it| it.is_foreign) {
+                continue;
+            }
             let most = world.arrays.get(&array).and_then(|it| it.running_max);
             if most.is_some_and(|most| indexes.len() > most as usize) {
                 return Err(format!(
@@ -136,8 +139,13 @@ impl Check for Arrays {
 
     fn at_rest(&mut self, world: &mut World) -> Result<(), String> {
         let rows = world.ask(&QueryKind::Instances).instances;
+        // What a liar lists is an instance of another's, whatever it is called.
+        let is_of_liar = |row: &&InstanceView| {
+            !row.node_uuid.is_empty() && names::machine_of(&row.node_uuid).is_none()
+        };
         let live: BTreeSet<u32> = rows
             .iter()
+            .filter(|row| !is_of_liar(row))
             .filter_map(|row| names::instance_of(&row.instance_uuid))
             .collect();
         for view in world.ask(&QueryKind::Arrays).arrays {

@@ -37,12 +37,12 @@ struct Book {
     goes_on: bool,
     /// Whether that came to its end without another process: a START failed, or it was deleted while it waited.
     has_failed: bool,
-    /// Whether it was deleted when the scheduler knew of its end already. Where that was a stop, it was to go on, which is said
-    /// once it is on disk: then "deleted" is what became of it.
+    /// Whether it was deleted when the scheduler knew of its end already. Where that was a stop, or its START has it started
+    /// again, it was to go on, which is said once it is on disk: then "deleted" is what became of it.
     is_deleted_later: bool,
     /// Whether its end was known when the scheduler last said that it is gone: a failure is told later, once it is on disk.
     is_gone_knowing: Option<bool>,
-    /// Whether a START was taken in since its last process began.
+    /// Whether a START was taken in since its last process began for one.
     is_sent_again: bool,
     /// Whether it is not known when one of its processes ended: to a scheduler that has forgotten the others it may be
     /// the last.
@@ -54,6 +54,9 @@ struct Book {
     is_respawned: bool,
     /// How often it was placed again because its START says so of its end.
     retries: u32,
+    /// Whether it was placed again and that may have been a retry: how it had ended the scheduler had in memory alone when it
+    /// crashed.
+    has_uncounted_retry: bool,
     /// Whether a DELETE of it was taken in since its last process began.
     is_deleted: bool,
     /// Whether a START of it failed since its last process ended.
@@ -84,7 +87,10 @@ impl Check for Finished {
             Fact::ArrayStarted { array } | Fact::ArrayRerun { array } => {
                 self.of_array(array, |book| book.is_sent_again = true);
             }
-            Fact::ArrayDeleted { array } => self.of_array(array, |book| book.is_deleted = true),
+            Fact::ArrayDeleted { array } => {
+                let scheduling = world.scheduling_of(names::element(array, 0));
+                self.of_array(array, |book| book.is_to_be_deleted(scheduling));
+            }
             Fact::Taken {
                 instance,
                 is_unseen,
@@ -101,9 +107,8 @@ impl Check for Finished {
             }
             Fact::Began { instance, machine } => return self.began(instance, machine),
             Fact::DeleteTaken { instance } => {
-                let book = self.book(instance);
-                book.is_deleted = true;
-                book.is_deleted_later |= book.end.is_some_and(|end| end.is_known && !end.by_itself);
+                let scheduling = world.scheduling_of(instance);
+                self.book(instance).is_to_be_deleted(scheduling);
             }
             Fact::Ended { instance, .. } => self.book(instance).ends(fact),
             Fact::Gone { instance, machine } => {
@@ -213,6 +218,24 @@ impl Outcome {
     }
 }
 
+impl End {
+    /// Whether its START has it placed again after this end, if not too often.
+    fn is_retried(&self, asked: Option<&Scheduling>) -> bool {
+        let retry = asked.and_then(|it| it.retry.as_ref());
+        let covers = |it: &RetryPolicy| it.covers_exit(self.code.into());
+        retry.is_some_and(covers) && !self.is_over_time
+    }
+
+    /// Whether its launcher is to start it again after this end, if not too often.
+    fn is_restarted(&self, asked: Option<&Scheduling>) -> bool {
+        let wants = |it: &RestartPolicy| it.when == RestartWhen::Always || self.code != 0;
+        asked
+            .and_then(Scheduling::restart_policy)
+            .is_some_and(wants)
+            && !self.is_over_time
+    }
+}
+
 impl Book {
     /// Its process ends.
     fn ends(&mut self, fact: &Fact) {
@@ -239,12 +262,21 @@ impl Book {
         });
     }
 
-    /// Its next process begins.
+    /// A DELETE of it is taken in.
+    fn is_to_be_deleted(&mut self, asked: Option<&Scheduling>) {
+        let goes_on = |end: End| !end.by_itself || end.is_retried(asked) || end.is_restarted(asked);
+        self.is_deleted = true;
+        self.is_deleted_later |= self.end.is_some_and(|end| end.is_known && goes_on(end));
+    }
+
+    /// Its next process begins: for a START, or for none where its launcher starts it again.
     fn begins(&mut self) {
         self.end = None;
         self.goes_on = false;
         self.has_failed = false;
-        self.is_sent_again = false;
+        if !self.is_respawned && std::mem::take(&mut self.is_sent_again) {
+            self.retries = 0;
+        }
         self.is_deleted_later = false;
         self.is_respawned = false;
         self.is_deleted = false;
@@ -274,7 +306,7 @@ impl Finished {
     }
 
     /// Does something to the books of an array's elements.
-    fn of_array(&mut self, array: u32, change: fn(&mut Book)) {
+    fn of_array(&mut self, array: u32, change: impl Fn(&mut Book)) {
         let is_of_it = |it: u32| names::element_of(it).is_some_and(|it| it.0 == array);
         let books = self.books.iter_mut();
         let of_it = books.filter(|(it, _)| is_of_it(**it));
@@ -313,6 +345,7 @@ impl Finished {
         // How often its node was lost, and what its launcher was to start again and did not, is not known here.
         let is_known =
             !retry.covers_node_failure() && scheduling.is_none_or(|it| it.restart.is_none());
+        let is_known = is_known && !book.has_uncounted_retry;
         let is_kept = is_known && !self.has_forgotten && !book.is_deleted && !book.is_given_up;
         is_left && is_kept && !end.is_superseded && retry.covers_exit(end.code.into())
     }
@@ -331,25 +364,16 @@ impl Finished {
             end.by_itself && end.is_known && !end.is_superseded && before == Some(end.machine)
         };
         let retry = asked.and_then(|it| it.retry.as_ref());
-        let is_retry = |end: &End| {
-            let covers = |it: &RetryPolicy| it.covers_exit(end.code.into());
-            retry.is_some_and(covers) && !end.is_over_time
-        };
         // What its launcher was to start again goes on elsewhere, where it is preempted or past its lease meanwhile.
-        let would_restart = |end: &End| {
-            let wants = |it: &RestartPolicy| it.when == RestartWhen::Always || end.code != 0;
-            asked
-                .and_then(Scheduling::restart_policy)
-                .is_some_and(wants)
-                && !end.is_over_time
-        };
         let is_over = book
             .end
             .as_ref()
-            .filter(|end| is_over(end) && !would_restart(end));
-        let is_retried = is_over.is_some_and(is_retry);
+            .filter(|end| is_over(end) && !end.is_restarted(asked));
+        let is_retried = is_over.is_some_and(|end| end.is_retried(asked));
         let is_wrong = is_over.is_some() && !is_retried;
         book.retries += u32::from(is_retried);
+        let may_be_retry = |end: &End| !end.is_superseded && end.is_retried(asked);
+        book.has_uncounted_retry |= !is_retried && book.end.as_ref().is_some_and(may_be_retry);
         let is_too_often = retry.is_some_and(|it| book.retries > it.most());
         if (is_wrong || is_too_often) && !book.is_sent_again && !is_excused {
             return Err(format!("{instance} is given to {machine} again: {book:?}"));

@@ -33,7 +33,7 @@ impl Check for Lost {
     fn see(&mut self, fact: &Fact, world: &World) -> Result<(), String> {
         match fact {
             Fact::Listed { instances, .. } => self.alive.extend(instances),
-            Fact::Queued { instance } => {
+            Fact::Queued { instance, .. } => {
                 self.forgotten.remove(instance);
                 self.alive.insert(*instance);
             }
