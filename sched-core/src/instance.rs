@@ -457,7 +457,7 @@ impl Instance {
     }
 
     /// After which ends it is placed again, and how often, where its START says that and is known.
-    fn retry(&self) -> Option<&RetryPolicy> {
+    pub(crate) fn retry(&self) -> Option<&RetryPolicy> {
         self.request()?.scheduling.as_deref()?.retry.as_ref()
     }
 

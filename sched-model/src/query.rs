@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::configuration::ConfigurationVersion;
-use crate::{ArrayView, EndFilter, EndedRun, Reason, RunProgress, record, words};
+use crate::{ArrayView, EndFilter, EndWhy, EndedRun, Reason, RunProgress, record, words};
 
 use crate::error::{Fault, PayloadError};
 
@@ -246,6 +246,8 @@ record! {
         array_index: Option<i64> as "array_index" unless empty,
         /// How often it was placed again because its START says so of an end.
         retries: u32 as "retries" unless empty,
+        /// How often it may be at most, where its START says so and it has not ended.
+        retries_max: Option<u32> as "retries_max" unless empty,
         /// Its restarts and its time, where its START says anything about these.
         progress: Option<Box<RunProgress>> as "progress" unless empty,
         /// What it runs: the first words of its command, or its image; empty where that is not known.
@@ -284,6 +286,8 @@ record! {
         detail: String as "detail" unless empty,
         /// Where this is its end: its exit status, or minus the signal that ended it; `None` = not known.
         exit_code: Option<i64> as "exit_code" unless empty,
+        /// Where this is its end: what ended it, where that was its launcher's or the kernel's doing and no command's.
+        why: EndWhy as "why" unless empty,
         /// Where this is the failure of its START: why, in the word of a StartFailure.
         failed: Option<String> as "failed" unless empty,
         /// The number of the run that this is of, from 1; `None` = of none, or not known. Some schedulers say it of ends

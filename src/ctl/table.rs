@@ -15,7 +15,7 @@ mod grid;
 mod instances;
 
 pub use grid::{Column, Columns, Style, grid};
-pub use instances::{Queued, WithEnded};
+pub use instances::{Queued, WithEnded, retry};
 
 use self::form::Form;
 

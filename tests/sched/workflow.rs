@@ -1,11 +1,13 @@
 //! What happens to an instance, step by step: START, batches, loss of its node, preemption, SUSPEND, MIGRATE, UPDATE,
 //! drains and its end.
 
+mod array_claims;
 mod array_order;
 mod arrays;
 mod batches;
 mod crossing;
 mod defects;
+mod deleting;
 mod depending;
 mod draining;
 mod dry_runs;

@@ -15,7 +15,7 @@ use crate::api::text::ShortText;
 use crate::cluster::Cluster;
 use crate::cluster::columns::Amounts;
 use crate::cluster::index::ColumnId;
-use crate::cluster::ledger::{Entry, Extras, Ledger};
+use crate::cluster::ledger::{Entry, Extras, Ledger, Remains};
 use crate::cluster::node::{Node, Pool};
 use crate::cluster::query::Query;
 
@@ -155,6 +155,14 @@ impl Cluster {
         match self.cause_of_end(node) {
             Cause::Ended if entry.is_some_and(Entry::may_stop) => Cause::Stopped,
             cause => cause,
+        }
+    }
+
+    /// Why an instance ended that was to end: by DELETE, or by one that has it leave what a restart needs.
+    pub(crate) fn cause_of_delete(&self, key: NodeKey, instance: &InstanceId) -> Cause {
+        match self.entry(key, instance).map(Entry::remains) {
+            Some(Remains::ForRestart) => Cause::Stopped,
+            Some(Remains::Nothing) | None => Cause::Deleted,
         }
     }
 

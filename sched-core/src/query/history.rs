@@ -68,6 +68,10 @@ impl<'a> Sight<'a> {
             node_uuid: uuid_text(event.node.or(run.and_then(Run::node))),
             detail: String::new(),
             exit_code: run.and_then(Run::exit_code),
+            why: run
+                .and_then(Run::facts)
+                .map(|facts| facts.why.clone())
+                .unwrap_or_default(),
             failed: run
                 .and_then(Run::failed)
                 .map(|reason| reason.as_str().to_owned()),
@@ -199,10 +203,7 @@ impl<'a> Sight<'a> {
             at_ms: ms(self.clock.unix_ms(entry.since())),
             what: what.to_owned(),
             node_uuid: uuid_text(Some(node.uuid())),
-            detail: String::new(),
-            exit_code: None,
-            failed: None,
-            run: None,
+            ..HistoryRow::default()
         };
         Some((row, cause))
     }

@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use sched_model::{InstanceView, PhaseName, PlacementState, Query, UNKNOWN};
+use sched_model::{InstanceView, PhaseName, PlacementState, Query, RetryPolicy, UNKNOWN};
 
 use super::page::{InstanceCursor, InstanceRow, InstanceRows, Page, QueueCursor, start_of};
 use super::waiting::Detail;
@@ -406,6 +406,7 @@ impl Sight<'_> {
             array_index: managed.element().map(|it| i64::from(it.index)),
             attempts: Some(attempts(managed)),
             retries: managed.retries(),
+            retries_max: managed.retry().map(RetryPolicy::most),
             life: managed.state().life_state().as_str().to_owned(),
             position: position.map(|position| position as u64),
             deadline_ms: left.map(|left| i64::try_from(left).unwrap_or(i64::MAX)),

@@ -162,7 +162,13 @@ impl Scheduler {
                     self.start_is_lost(key, instance);
                     EndAudience::All
                 }
-                AfterStop::End(_) => self.end_for_good(key, instance, &Cause::Stopped),
+                AfterStop::End(_) => {
+                    let cause = match is_own && why.is_none() {
+                        true => Cause::Ended,
+                        false => self.cluster.cause_of_delete(key, instance),
+                    };
+                    self.end_for_good(key, instance, &cause)
+                }
                 AfterStop::Wait(by) => {
                     EndAudience::Originals.if_so(self.victim_has_ended(key, instance, &by))
                 }

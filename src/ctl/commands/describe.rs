@@ -27,7 +27,7 @@ use crate::ctl::hosts::Hosts;
 use crate::ctl::neutral::Neutral;
 use crate::ctl::resolve::ResolveError;
 use crate::ctl::status::exit_of;
-use crate::ctl::table::{Row, Style, grid, table};
+use crate::ctl::table::{Row, Style, grid, retry, table};
 use crate::ctl::units::{UNKNOWN, count, end_of, mebibytes, megabytes, span, span_of_ms};
 use crate::printable::Printable;
 
@@ -282,11 +282,10 @@ fn instance_sections(view: &InstanceView, is_there: bool) -> Vec<(&'static str, 
                 ("restarts", restarts_of(view)),
                 (
                     "retries",
-                    number(
-                        Some(view.retries)
-                            .filter(|it| *it > 0)
-                            .map(|it| it.to_string()),
-                    ),
+                    retry(view).unwrap_or_else(|| {
+                        let retries = Some(view.retries).filter(|it| *it > 0);
+                        number(retries.map(|it| it.to_string()))
+                    }),
                 ),
                 ("time limit", time_limit_of(view)),
                 (

@@ -201,7 +201,8 @@ fn time(at_ms: i64, zone: &TimeZone) -> String {
     )
 }
 
-/// The detail of a row; for an end that its node reported, how the process exited as well.
+/// The detail of a row; for an end that its node reported, how the process exited as well, and what ended it where that was
+/// its time limit or the like.
 ///
 /// `ended` as a detail says nothing that the exit status does not say: it is replaced by that.
 fn detail_of(row: &HistoryRow) -> String {
@@ -212,11 +213,16 @@ fn detail_of(row: &HistoryRow) -> String {
         };
     }
     let is_end = PhaseName::from(row.what.as_str()) == PhaseName::Gone && !row.node_uuid.is_empty();
-    match (is_end, row.detail.as_str()) {
-        (false, detail) => detail.to_owned(),
-        (true, "ended" | "") => how_it_exited(row.exit_code),
-        (true, detail) => format!("{detail}; {}", how_it_exited(row.exit_code)),
+    if !is_end {
+        return row.detail.clone();
     }
+    let said = [row.why.as_str(), row.detail.as_str()];
+    let said = said.into_iter().filter(|it| !matches!(*it, "" | "ended"));
+    let all: Vec<_> = said
+        .map(str::to_owned)
+        .chain([how_it_exited(row.exit_code)])
+        .collect();
+    all.join("; ")
 }
 
 /// Where the output of a run is that is over: it stays on the node where it was.
@@ -426,6 +432,7 @@ pub(super) fn json_of(row: &HistoryRow) -> Value {
         "node_uuid": row.node_uuid,
         "detail": row.detail,
         "exit_code": row.exit_code,
+        "why": Some(row.why.as_str()).filter(|why| !why.is_empty()),
         "failed": row.failed,
         "run": row.run,
     })
@@ -434,6 +441,8 @@ pub(super) fn json_of(row: &HistoryRow) -> Value {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use proto_frames::payload::EndWhy;
 
     use super::*;
 
@@ -554,6 +563,15 @@ mod tests {
         assert_eq!(ended("ended", Some(7)), "exited, status 7");
         assert_eq!(ended("ended", Some(-9)), "killed by SIGKILL");
         assert_eq!(ended("deleted", None), "deleted; exited, status unknown");
+        let late = HistoryRow {
+            what: "gone".into(),
+            detail: "ended".into(),
+            exit_code: Some(-15),
+            why: EndWhy::TimeLimit,
+            ..row.clone()
+        };
+        assert_eq!(detail_of(&late), "time_limit; killed by SIGTERM");
+        assert_eq!(json_of(&late)["why"], "time_limit");
         let failed = detail_of(&HistoryRow {
             what: "gone".into(),
             detail: "no such file".into(),

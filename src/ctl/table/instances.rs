@@ -85,6 +85,8 @@ impl Row for InstanceView {
             "resources": self.resources,
             "priority": self.priority,
             "attempts": self.attempts,
+            "retries": self.retries,
+            "retries_max": self.retries_max,
             "life": text(&self.life),
             "waits_for": text(&self.waits_for),
             "blocked_by": text(&self.blocked_by),
@@ -320,7 +322,8 @@ fn attempts(view: &InstanceView) -> String {
 
 /// Why it waits, where it moves to, or for how long its loss is waited out; nothing for most.
 ///
-/// `to 4cb19522: drain` for one that is moved by a drain.
+/// `to 4cb19522: drain` for one that is moved by a drain; `try 2 of 3` before it where it was placed again after it had
+/// ended.
 fn why(view: &InstanceView, id: &dyn Fn(&str) -> String) -> String {
     if view.state == PlacementState::Lost
         && let Some(left) = view.deadline_ms
@@ -329,12 +332,25 @@ fn why(view: &InstanceView, id: &dyn Fn(&str) -> String) -> String {
         let why = why.unwrap_or("its node is lost");
         return format!("given up in {}: {why}", span_of_ms(left));
     }
-    match (view.waits_for.as_str(), view.target_node_uuid.as_str()) {
+    let why = match (view.waits_for.as_str(), view.target_node_uuid.as_str()) {
         ("", "") => next_try(view).unwrap_or_default(),
         (why, "") => why.to_owned(),
         ("", target) => format!("to {}", id(target)),
         (why, target) => format!("to {}: {why}", id(target)),
+    };
+    match retry(view) {
+        Some(retry) if why.is_empty() => retry,
+        Some(retry) => format!("{retry}: {why}"),
+        None => why,
     }
+}
+
+/// Which of its tries this is, where its START has it placed again after some ends and it was: `try 2 of 3`.
+#[must_use]
+pub fn retry(view: &InstanceView) -> Option<String> {
+    let most = view.retries_max.filter(|_| view.retries > 0)?;
+    let all = u64::from(most) + 1;
+    Some(format!("try {} of {all}", u64::from(view.retries) + 1))
 }
 
 /// For cells: see the list of texts in the table of nodes about why none is empty.
@@ -358,6 +374,30 @@ mod tests {
         };
         let shown = why(&view, &|id| id.to_owned());
         assert_eq!(shown, "given up in 9s: its node is lost");
+    }
+
+    #[test]
+    fn of_what_is_tried_again_it_is_shown_which_try_it_is() {
+        let view = |retries, waits_for: &str| InstanceView {
+            retries,
+            retries_max: Some(2),
+            waits_for: waits_for.to_owned(),
+            ..InstanceView::default()
+        };
+        let shown = |view: &InstanceView| why(view, &|id| id.to_owned());
+        assert_eq!(shown(&view(0, "no room")), "no room");
+        assert_eq!(shown(&view(1, "no room")), "try 2 of 3: no room");
+        assert_eq!(shown(&view(2, "")), "try 3 of 3");
+        let queued = Queued(view(1, "no room")).cells(&|id| id.to_owned());
+        assert_eq!(
+            queued.last().map(String::as_str),
+            Some("try 2 of 3: no room")
+        );
+        let json = view(1, "").json();
+        assert_eq!(
+            (&json["retries"], &json["retries_max"]),
+            (&json!(1), &json!(2))
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use proto_frames::Kind;
 use sched_core::{
-    Change, InstanceId, Record, RecordKey, Restored, RestoredStart, StartRequest, Ticket,
+    Cause, Change, InstanceId, Record, RecordKey, Restored, RestoredStart, StartRequest, Ticket,
 };
 
 use crate::support::sending::parcel;
@@ -92,6 +92,17 @@ impl Store {
             _ => None,
         });
         runs.collect()
+    }
+
+    /// Why the latest run of an instance that is over is over, and who asked for that.
+    pub(crate) fn last_end_of(&self, name: &str) -> Option<(Option<Cause>, Option<String>)> {
+        let runs = self.records.values().filter_map(|record| match record {
+            Record::Run(run) if &*run.instance == name => Some(run),
+            _ => None,
+        });
+        let run = runs.max_by_key(|run| run.run)?;
+        let last = run.history.last().map(|event| event.cause.clone());
+        Some((last, run.by.as_deref().map(str::to_owned)))
     }
 
     /// What a crash leaves; `request` says what the payload of an instance's START asks for.

@@ -43,7 +43,7 @@ fn own_end_with(seq: u64, name: &str, code: i64, facts: EndFacts) -> EndReport {
 }
 
 /// A node whose launcher has a lease, and does what STARTs say of limits and restarts.
-fn able(world: &mut World, number: u64) -> SessionId {
+pub(super) fn able(world: &mut World, number: u64) -> SessionId {
     able_with(world, number, Vec::new())
 }
 

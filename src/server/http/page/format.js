@@ -51,6 +51,11 @@ export function shortId(id) {
   return id.length > 8 && id.includes("-") ? id.slice(0, 8) : id;
 }
 
+/** Which of its tries this is, where an instance was placed again after it had ended; null for most. */
+export function retry(row) {
+  return row.retries && row.retries_max !== undefined ? `try ${row.retries + 1} of ${row.retries_max + 1}` : null;
+}
+
 /** What an instance is called. */
 export function instanceName(row) {
   return row.name || row.instance_uuid;

@@ -2,7 +2,7 @@
 
 import { Problem, get, readAll, request } from "./api.js";
 import { badge, fill, h, panel, setText } from "./dom.js";
-import { clock, count, instanceName, instanceState, mib, shortId, span } from "./format.js";
+import { clock, count, instanceName, instanceState, mib, retry, shortId, span } from "./format.js";
 import { instanceActions } from "./commands.js";
 import { keeping, pairs } from "./node.js";
 import { mayCommand, store } from "./store.js";
@@ -86,7 +86,9 @@ function facts0(row) {
     ["Memory", `${mib(row.mem_mb)}${row.mem_used_mb > 0 ? `, ${mib(row.mem_used_mb)} used` : ""}`],
     ["Virtual CPUs", count(row.vcpus)], ["Disk", row.disk_mb > 0 ? mib(row.disk_mb) : null], ...custom,
     ["Priority", row.priority === undefined ? null : String(row.priority)], ["Group", row.group || null],
-    ["Tries", row.attempts === undefined ? null : String(row.attempts)], ["Launcher says", row.reported || null],
+    ["Tries", row.attempts === undefined ? null : String(row.attempts)], ["Retries", retry(row)], ["Launcher says", row.reported || null],
+    ["Restarts", row.progress?.restarts ? restarts(row.progress) : null],
+    ["Time limit", row.progress?.time_limit_ms === undefined ? null : `${span((row.progress.time_used_ms ?? 0) / 1000)} used of ${span(row.progress.time_limit_ms / 1000)}`],
     ["Age", row.age_s >= 0 ? span(row.age_s) : null],
     ["Deadline", row.deadline_ms === undefined ? null : `in ${span(row.deadline_ms / 1000)}`],
     ["Run", row.run > 1 ? String(row.run) : null],
@@ -96,10 +98,17 @@ function facts0(row) {
   ];
 }
 
-function moment({ at_ms, what, node_uuid, detail, exit_code, failed, run }, several) {
+/** How often it was started again on its node, and when it is the next time. */
+function restarts({ restarts, last_exit_code, next_try_ms }) {
+  const last = last_exit_code === undefined ? "" : `, the latest run ended with ${last_exit_code < 0 ? `signal ${-last_exit_code}` : `status ${last_exit_code}`}`;
+  return `${count(restarts)}${last}${next_try_ms === undefined ? "" : `, the next in ${span(next_try_ms / 1000)}`}`;
+}
+
+function moment({ at_ms, what, node_uuid, detail, exit_code, why, failed, run }, several) {
   const at = new Date(at_ms);
   const node = node_uuid ? store.nodes.get(node_uuid)?.hostname ?? shortId(node_uuid) : "";
-  const exit = failed ? `, could not be started: ${failed}` : exit_code === undefined ? "" : `, exit status ${exit_code}`;
+  const status = exit_code === undefined ? "" : `, exit status ${exit_code}`;
+  const exit = failed ? `, could not be started: ${failed}` : `${why ? `, ${why.replaceAll("_", " ")}` : ""}${status}`;
   const which = run > 1 || (run && several) ? `, run ${run}` : "";
   return h("li", {},
     h("div", {}, h("b", { text: what }), node ? " on " : "", node ? linkTo("nodes", node_uuid, node) : null, which, exit),
