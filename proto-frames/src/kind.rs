@@ -182,7 +182,7 @@ kinds! {
     PLACEMENT_DECISION = EVENT, 0x41, "PlacementDecision";
     /// A START waits for room (added; to native controllers; [`crate::payload::InstanceQueued`]).
     INSTANCE_QUEUED = EVENT, 0x42, "InstanceQueued";
-    /// A page of all nodes and instances, for a controller that becomes master (added; [`crate::payload::Snapshot`]).
+    /// A page of all nodes, arrays and instances, for a controller that becomes master (added; [`crate::payload::Snapshot`]).
     SNAPSHOT = EVENT, 0x43, "Snapshot";
     /// A START was given to a node (added; to those who watch placements).
     INSTANCE_PLACED = EVENT, 0x44, "InstancePlaced";

@@ -5,14 +5,15 @@ use proto_frames::payload::evacuate::{DEFAULT_PARALLEL, MAX_PARALLEL};
 use proto_frames::payload::query::MAX_LIMIT;
 use proto_frames::payload::scheduling::MAX_RESOURCES;
 use proto_frames::payload::{
-    AttemptFailed, CommandFailure, CommandFailureReason, ConnectionAborted, CountedAs, DeleteImage,
-    DeleteOutput, DrainProgress, DrainState, Evacuate, EvacuateMode, HistoryRow, ImageFailure,
-    ImageList, ImagePart, ImageRow, InstanceQueued, InstanceStateEvent, InstanceView, KeptRun,
-    KeptRuns, LeaseRenewed, LifecycleCommand, ListImages, MAX_DEADLINE, Migrate, NodeCapacity,
-    NodePressure, NodeView, OutputFailure, OutputPart, OutputStream, Payload, PayloadError,
-    PayloadErrorKind, PhaseName, PressureState, QueryKind, QueryResult, Ratio, ReadImage,
-    ReadOutput, ReportReceived, Restore, RestoreMode, Resume, Snapshot, Span, StartFailure,
-    StartFailureReason, Suspend, UnmovableInstance, Update, Workload, Workloads, WriteImage,
+    ArrayView, AttemptFailed, CommandFailure, CommandFailureReason, ConnectionAborted, CountedAs,
+    DeleteImage, DeleteOutput, DrainProgress, DrainState, EndWhy, Evacuate, EvacuateMode,
+    HistoryRow, ImageFailure, ImageList, ImagePart, ImageRow, InstanceQueued, InstanceStateEvent,
+    InstanceView, KeptRun, KeptRuns, LeaseRenewed, LifecycleCommand, ListImages, MAX_DEADLINE,
+    Migrate, NodeCapacity, NodePressure, NodeView, OutputFailure, OutputPart, OutputStream,
+    Payload, PayloadError, PayloadErrorKind, PhaseName, PressureState, QueryKind, QueryResult,
+    Ratio, ReadImage, ReadOutput, ReportReceived, Restore, RestoreMode, Resume, Snapshot, Span,
+    StartFailure, StartFailureReason, Suspend, UnmovableInstance, Update, Workload, Workloads,
+    WriteImage,
 };
 
 fn text(text: &str) -> String {
@@ -381,6 +382,7 @@ fn views_histories_and_snapshots_come_back_as_they_were() {
                     detail: text("attempt 1"),
                     exit_code: Some(-9),
                     failed: None,
+                    why: EndWhy::default(),
                     run: None,
                 },
                 HistoryRow::default(),
@@ -394,6 +396,7 @@ fn views_histories_and_snapshots_come_back_as_they_were() {
         page: 2,
         last: true,
         nodes: vec![node; 2],
+        arrays: vec![ArrayView::default()],
         instances: vec![instance],
     };
     assert_eq!(Snapshot::decode(&page.encode()), Ok(page));

@@ -1,5 +1,6 @@
 //! Peers: who is master, what each may say, what one of them can make the core hold, and what a new master is told.
 
+mod arrays_seen;
 mod backups;
 mod bounds;
 mod connections;

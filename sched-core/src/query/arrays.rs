@@ -44,11 +44,23 @@ impl<'a> Sight<'a> {
             return;
         };
         let mut allowance = Allowance::new(limit(query));
+        let next = self.array_page(before, pattern, &mut allowance, &mut result.arrays);
+        result.next = next.map(|next| next.to_string());
+    }
+
+    /// Adds the arrays that match a pattern, the latest first, behind this number, or from the latest where that is 0, as
+    /// far as the allowance goes. Where the next page begins, if not all were looked at.
+    pub(super) fn array_page(
+        &self,
+        before: u64,
+        pattern: &str,
+        allowance: &mut Allowance,
+        rows: &mut Vec<ArrayView>,
+    ) -> Option<u64> {
         let mut last = before;
         for array in self.arrays.latest_first(Some(before).filter(|it| *it > 0)) {
             if allowance.is_used_up() {
-                result.next = Some(last.to_string());
-                return;
+                return Some(last);
             }
             allowance.look();
             last = array.number();
@@ -57,9 +69,10 @@ impl<'a> Sight<'a> {
             if is_wanted {
                 let view = self.array_view(array);
                 allowance.take_row(view.indexes.len() + view.name.len());
-                result.arrays.push(view);
+                rows.push(view);
             }
         }
+        None
     }
 
     /// The row of an array.

@@ -1,4 +1,4 @@
-//! The snapshot in pages: all nodes, then all instances, in the order and with the limits of queries. When pages are
+//! The snapshot in pages: all nodes, then all arrays, then all instances, in the order and with the limits of queries. When pages are
 //! made and sent is in `workflow::sync`; here is what is on them.
 
 use std::time::Instant;
@@ -18,6 +18,8 @@ pub(crate) struct Shown {
     page: u32,
     /// Where it begins among the nodes; `None` once all were shown.
     nodes: Option<NodeCursor>,
+    /// Where it begins among the arrays; `None` once all were shown.
+    arrays: Option<u64>,
     /// Where it begins among the instances.
     instances: InstanceCursor,
 }
@@ -28,6 +30,7 @@ impl Default for Shown {
         Self {
             page: 0,
             nodes: Some(NodeCursor::default()),
+            arrays: Some(0),
             instances: InstanceCursor::default(),
         }
     }
@@ -35,7 +38,7 @@ impl Default for Shown {
 
 impl Scheduler {
     /// The next page, with its rows as they are now. [`Snapshot::last`] says that it is the last one. A page with the
-    /// last nodes goes on with instances.
+    /// last nodes goes on with arrays, and one with the last of these with instances.
     pub(crate) fn snapshot_page(
         &mut self,
         now: Instant,
@@ -51,7 +54,11 @@ impl Scheduler {
             let nodes = (&mut snapshot.payload.nodes, &mut snapshot.cause.drains);
             shown.nodes = self.sight().node_page(now, from, "", &mut allowance, nodes);
         }
-        if shown.nodes.is_none() {
+        if let (None, Some(from)) = (&shown.nodes, shown.arrays) {
+            let rows = &mut snapshot.payload.arrays;
+            shown.arrays = self.sight().array_page(from, "", &mut allowance, rows);
+        }
+        if shown.nodes.is_none() && shown.arrays.is_none() {
             let from = std::mem::take(&mut shown.instances);
             let (rows, causes) = (
                 &mut snapshot.payload.instances,

@@ -26,6 +26,7 @@ use crate::arrays::{
 };
 use crate::instance::{DEFAULT_PRIORITY, Run};
 use crate::peers::owner::Owner;
+use crate::peers::session::Session;
 use crate::placement::explain::Explanation;
 use crate::query::known::Known;
 use crate::sight::Sight;
@@ -165,10 +166,15 @@ impl Scheduler {
         };
         let (array, has_ended) = (found.id(), found.ended_at().is_some());
         let live: Vec<ElementId> = found.live().collect();
+        let who = self.peers.get(id).map(Session::who);
         self.arrays
             .change(array, |it| it.drop_waiting(ElementState::Deleted));
         for element in live {
-            self.delete_here(&element.instance());
+            let instance = element.instance();
+            if let Some(who) = &who {
+                self.instances.note_ended_by(&instance, who.clone());
+            }
+            self.delete_here(&instance);
         }
         if has_ended {
             self.forget_array(array);
@@ -322,34 +328,38 @@ impl Scheduler {
         self.fail_with(start, reason, Explanation::of(problem.into()));
     }
 
-    /// Sends how far an array is, or that it was deleted.
+    /// Sends native controllers, subscribers and who asked, each once, how far an array is, or that it was deleted.
     fn notify_array(&mut self, array: Uuid, news: ArrayNews) {
-        if let ArrayNews::Deleted(id) = news {
-            let deleted = InstanceDeleted {
-                instance_uuid: array.to_string(),
-                ..InstanceDeleted::default()
-            };
-            if self.peers.is_native(id) {
-                self.send(id, Message::InstanceDeleted(deleted.clone()));
+        let sender = self.arrays.get(array).map(|it| it.start().sender);
+        let (asker, event): (_, Box<dyn Fn() -> Message>) = match news {
+            ArrayNews::Deleted(id) => {
+                let deleted = InstanceDeleted {
+                    instance_uuid: array.to_string(),
+                    ..InstanceDeleted::default()
+                };
+                let event = move || Message::InstanceDeleted(deleted.clone());
+                (Some(id), Box::new(event))
             }
-            return self.notify_subscribers(Topic::Instances, Some(id), |_| {
-                Some(Message::InstanceDeleted(deleted.clone()))
-            });
-        }
-        let Some(view) = self.sight().array_view_of(array) else {
-            return;
-        };
-        let message = || Message::ArrayState(Box::new(view.clone()));
-        let sender = match news {
-            ArrayNews::Accepted(id) => Some(id),
-            ArrayNews::Ended | ArrayNews::Deleted(_) => {
-                self.arrays.get(array).map(|it| it.start().sender)
+            ArrayNews::Accepted(_) | ArrayNews::Ended => {
+                let Some(view) = self.sight().array_view_of(array) else {
+                    return;
+                };
+                let asker = match news {
+                    ArrayNews::Accepted(id) => Some(id),
+                    _ => sender,
+                };
+                let event = move || Message::ArrayState(Box::new(view.clone()));
+                (asker, Box::new(event))
             }
         };
-        if let Some(id) = sender.filter(|id| self.peers.is_native(*id)) {
-            self.send(id, message());
+        self.notify_controllers(Topic::Instances, |session| session.is_native().then(&event));
+        let outside = |id: &SessionId| {
+            let alone = self.peers.outside_audience(*id, &Topic::Instances);
+            alone.is_some_and(Session::is_native)
+        };
+        if let Some(asker) = asker.filter(outside) {
+            self.send(asker, event());
         }
-        self.notify_subscribers(Topic::Instances, sender, |_| Some(message()));
     }
 }
 

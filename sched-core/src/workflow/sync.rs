@@ -1,4 +1,4 @@
-//! The snapshot: what a controller that becomes master is sent first. All nodes and instances, in pages, and then the
+//! The snapshot: what a controller that becomes master is sent first. All nodes, arrays and instances, in pages, and then the
 //! outcomes that only masters before it were sent (`peers::outcomes`).
 //!
 //! # How pages and events go together
@@ -45,6 +45,7 @@ impl Scheduler {
         let uuid = self.peers.session(to).uuid();
         let is_news = self.cluster.placements().0 > 0
             || !self.instances.is_empty()
+            || !self.arrays.is_empty()
             || !self.peers.missed_by(uuid, self.now).is_empty();
         if is_news {
             self.sync_from_start(to);

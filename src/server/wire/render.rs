@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 use proto_frames::payload::{
-    AttemptFailed, CountedAs, InstanceStopped, InstanceView, NodeCapacity, NodeView, Payload,
-    QueryResult, Ratio, Reason,
+    ArrayView, AttemptFailed, CountedAs, InstanceStopped, InstanceView, NodeCapacity, NodeView,
+    Payload, QueryResult, Ratio, Reason,
 };
 use proto_frames::{Connected, Encoder, Encoding, Frame, Kind, Uuid};
 
@@ -75,7 +75,9 @@ fn text_len(message: &Message) -> usize {
         }
         Message::InstancePlaced(it) => all(&[&it.instance_uuid, &it.node_uuid, &it.hostname]),
         // Large messages are counted by their rows, without being written.
-        Message::Snapshot(it) => node_rows_len(&it.nodes) + instance_rows_len(&it.instances),
+        Message::Snapshot(it) => {
+            node_rows_len(&it.nodes) + array_rows_len(&it.arrays) + instance_rows_len(&it.instances)
+        }
         Message::CommandRefused(refused) => {
             let it = refusals::refused(refused);
             all(&[&it.name, &it.detail]) + optional(&it.instance_uuid)
@@ -133,6 +135,7 @@ fn rows_len(result: &QueryResult) -> usize {
     node_rows_len(&result.nodes)
         + status.sum::<usize>()
         + instance_rows_len(&result.instances)
+        + array_rows_len(&result.arrays)
         + ROW_COST * result.controllers.len()
         + history.sum::<usize>()
         + said.iter().sum::<usize>()
@@ -147,6 +150,15 @@ fn node_rows_len(nodes: &[NodeView]) -> usize {
         let left_out: usize = left_out.map(|name| ENTRY_COST + name.len()).sum();
         let texts = it.hostname.len() + it.drain.len() + capabilities + left_out;
         ROW_COST + texts + amounts + labels_len(&it.labels)
+    });
+    rows.sum()
+}
+
+/// Rows about arrays.
+fn array_rows_len(arrays: &[ArrayView]) -> usize {
+    let rows = arrays.iter().map(|it| {
+        let names = it.array_uuid.len() + it.name.len() + it.tenant.len();
+        ROW_COST + names + it.indexes.len() + it.queued_instance_uuid.len()
     });
     rows.sum()
 }
