@@ -140,9 +140,9 @@ impl Instances {
         runs.any(|run| run.node() == Some(node) && run.end() == Some(end))
     }
 
-    /// Whether the latest run of an instance ended on this node, by that node's own word.
-    pub(crate) fn has_ended_on(&self, instance: &InstanceId, node: Uuid) -> bool {
-        self.past.runs_of(instance).next().is_some_and(|run| {
+    /// The latest run of an instance that ended on this node, by that node's own word. O(runs of the instance).
+    pub(crate) fn last_end_on(&self, instance: &InstanceId, node: Uuid) -> Option<&Run> {
+        self.past.runs_of(instance).find(|run| {
             let is_told = run.end().is_some() || run.cause() == Some(&Cause::Ended);
             run.node() == Some(node) && is_told
         })
@@ -156,7 +156,8 @@ impl Instances {
         since: Instant,
     ) -> bool {
         let last = self.last_run_of(instance);
-        last.is_some_and(|run| run.ended() >= since) && self.has_ended_on(instance, node)
+        let is_there = |run: &Run| run.node() == Some(node) && run.ended() >= since;
+        last.is_some_and(is_there) && self.last_end_on(instance, node).is_some()
     }
 
     /// How many runs were forgotten so far, over restarts too: numbers count all there were.

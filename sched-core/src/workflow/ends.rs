@@ -25,13 +25,15 @@ impl Scheduler {
         let mut heard = EndAudience::All;
         if let Some(key) = node {
             let before = self.sight().before_end(key, instance);
-            // What it left was deleted: its run is over since long, and keeps the outcome that it had.
-            let is_of_ended = *why == Cause::Deleted
+            // What it left was deleted: its run is over since long, and keeps the outcome that it had. A launcher that is to
+            // leave what a restart needs says that it stopped it.
+            let is_of_ended = how == Ended::Gone
                 && !before.is_known()
                 && !self.instances.contains(instance)
                 && self
                     .instances
-                    .has_ended_on(instance, self.cluster.uuid(key));
+                    .last_end_on(instance, self.cluster.uuid(key))
+                    .is_some();
             heard = self.ended(key, instance, how);
             if heard == EndAudience::All && !is_of_ended {
                 self.run_is_over(key, instance, before, why);

@@ -119,9 +119,9 @@ impl Scheduler {
     /// of that run.
     fn is_unseen_run(&self, key: NodeKey, instance: &InstanceId, end: &KnownEnd) -> bool {
         let node = self.cluster.uuid(key);
-        let last = self.instances.last_run_of(instance);
+        let last = self.instances.last_end_on(instance, node);
         let has_run_since = |run: &Run| {
-            let is_older = run.node() == Some(node) && run.end().is_some_and(|seq| seq < end.seq);
+            let is_older = run.end().is_some_and(|seq| seq < end.seq);
             is_older && end.exit_code.is_some() && run.exit_code() != end.exit_code
         };
         !self.instances.contains(instance)

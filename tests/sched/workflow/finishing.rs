@@ -13,7 +13,7 @@ use sched_core::{
 use crate::support::durability::{LEASE, crash, durable, leased, leased_ready};
 use crate::support::preemption::sized;
 use crate::support::requests::Asking;
-use crate::support::sending::{kind_in, parcel};
+use crate::support::sending::{gone, kind_in, parcel};
 use crate::support::world::{World, config, id, node_uuid, request, running};
 
 impl World {
@@ -412,4 +412,40 @@ fn a_lost_delete_does_not_end_what_was_started_again_after_it() {
     let node = world.node_with(1, 100);
     world.list(node, &["a"]);
     assert_eq!(deletes(&mut world, node), []);
+}
+
+#[test]
+fn what_is_deleted_of_an_earlier_run_is_no_run_of_its_own() {
+    for kind in [Kind::INSTANCE_STOPPED, Kind::INSTANCE_DELETED] {
+        let (mut world, controller, first) = World::new().with_node(100);
+        let ends = |world: &mut World, node, (seq, code), told| {
+            let report = Report::Numbered {
+                seq,
+                exit_code: Some(code),
+                facts: None,
+                told: Box::new(told),
+            };
+            world.say(node, report);
+        };
+        world.start_as(controller, request("a", 10).waiting(60));
+        world.stats(first, vec![running("a", 1)]);
+        ends(&mut world, first, (1, -15), Report::InstanceExited(id("a")));
+        world.cut(first);
+        let second = world.node_with(2, 100);
+        world.look_away();
+        world.start_as(controller, request("a", 10).waiting(60));
+        assert_eq!(world.placements(), [("a".to_owned(), second)]);
+        world.stats(second, vec![running("a", 1)]);
+        ends(&mut world, second, (1, 1), Report::InstanceExited(id("a")));
+        let expected = [(Some(-15), Some(1), true), (Some(1), Some(2), false)];
+        assert_eq!(world.outcomes("a"), expected);
+        // What the first run has left is deleted there.
+        let first = world.node_with(1, 100);
+        world.delete(controller, "a", first);
+        ends(&mut world, first, (2, -15), gone(kind, id("a")));
+        assert_eq!(world.outcomes("a"), expected, "{kind}");
+        // With another exit status it is the end of a run of which nothing was known.
+        ends(&mut world, first, (3, 7), gone(kind, id("a")));
+        assert_eq!(world.outcomes("a").len(), 3);
+    }
 }
