@@ -4,6 +4,7 @@
 //! address, directory     where to connect, which files to use
 //! tls, identity          who the other side is, by its certificate
 //! dial                   TCP connections to the addresses of a name
+//! fence                  until when a leader among several schedulers may send
 //! socket, ahead          a TLS connection with what the kernel says of it, read in large pieces
 //! peer, outbox, budget   one connection's task, its queue, and what slows its sender down
 //! link                   a client's connection: all of these together, behind a sender and a receiver
@@ -17,6 +18,7 @@ pub mod budget;
 pub mod closing;
 pub(crate) mod dial;
 pub mod directory;
+pub mod fence;
 pub mod identity;
 pub mod link;
 pub mod outbox;

@@ -44,8 +44,10 @@ mod restore;
 mod rules_file;
 mod sentences;
 mod session;
+mod shared;
 #[cfg(feature = "test-support")]
 pub mod sim_support;
+mod standby;
 mod start;
 mod state;
 #[cfg_attr(
@@ -76,6 +78,8 @@ pub use node_file::NodeFileError;
 pub use placement::{PLACEMENT_PATH, PlacementConfig, PlacementError, TokensError};
 pub use profile::{Profile, ProfileError};
 pub use reload::ReloadConfig;
+pub use shared::{Entries, Found, SharedStore, TakeOver};
+pub use standby::Standby;
 pub use start::{Server, ServerConfig, StartError};
 pub use store::{HISTORY_BYTES, HISTORY_TIME, HistoryLimits};
 // Only a benchmark and the tests of the store use these from outside.

@@ -206,6 +206,7 @@ const OUTER: &str = "src";
 /// What a module of [`OUTER`] names of the others at most; each of these lists names what stands below it.
 const LAYERS: &[(&str, &[&str])] = &[
     ("cert", &["net"]),
+    ("cluster", &["net", "server"]),
     (
         "ctl",
         &[
@@ -244,7 +245,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("line_queue", &[]),
     ("load", &["flags", "net", "printable"]),
     ("logging", &["line_queue", "printable"]),
-    ("net", &["private"]),
+    ("net", &["printable", "private"]),
     ("printable", &[]),
     ("private", &[]),
     (

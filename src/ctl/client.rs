@@ -14,6 +14,7 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -133,6 +134,28 @@ pub struct Client {
     missed: u64,
 }
 
+/// Pause between two rounds over several schedulers, none of which took the connection: another one is about to lead.
+const NEXT_ROUND: Duration = Duration::from_millis(300);
+
+/// Connects to the first of these schedulers that leads. Of several, again and again, until the caller gives up; of one,
+/// once.
+async fn connect_any(
+    endpoints: &[Endpoint],
+    tls: &Arc<rustls::ClientConfig>,
+    hello: &Hello,
+    timeouts: &Timeouts,
+) -> Result<link::Link, link::ConnectError> {
+    loop {
+        match link::connect_first(endpoints, tls, hello, timeouts, |_, _| {}).await {
+            Ok((_, link)) => return Ok(link),
+            Err(error) if endpoints.len() > 1 && error.may_retry() => {
+                tokio::time::sleep(NEXT_ROUND).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 impl Client {
     /// Connects as OPERATOR, or as VIEWER with a certificate that grants no more, and waits until the scheduler has
     /// accepted that.
@@ -144,8 +167,12 @@ impl Client {
     /// # Errors
     /// [`ConnectError`]: what went wrong, at which address, and what to look at.
     pub async fn connect(config: &ClientConfig) -> Result<Self, ConnectError> {
-        let endpoint: Endpoint = config.server.parse()?;
-        let endpoint = endpoint.with_server_name(config.server_name.clone());
+        // Several, with commas between them, where there are several schedulers.
+        let servers = config.server.split(',');
+        let endpoints = servers.map(|it| it.trim().parse::<Endpoint>());
+        let endpoints: Vec<Endpoint> = endpoints
+            .map(|it| Ok(it?.with_server_name(config.server_name.clone())))
+            .collect::<Result<_, ConnectError>>()?;
         let files = config.files();
         let credentials = config.last.or_now(&files)?;
         let granted = credentials.roles;
@@ -169,7 +196,7 @@ impl Client {
             handshake: limit,
             ..Timeouts::default()
         };
-        let connecting = link::connect(&endpoint, &credentials.tls, &hello, &timeouts);
+        let connecting = connect_any(&endpoints, &credentials.tls, &hello, &timeouts);
         let late = |_| ConnectError::TimedOut {
             server: config.server.clone(),
             waited: limit,

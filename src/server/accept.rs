@@ -236,7 +236,7 @@ fn looked_at(tcp: &TcpStream) -> FirstByte {
 
 /// The next connection of any listener, with the options that all have, beginning with the one at `first`. Polls them in turn; that all of them wake
 /// this task is what registering with each poll does.
-fn poll_accept(
+pub(super) fn poll_accept(
     listeners: &[Listener],
     first: usize,
     cx: &mut Context<'_>,

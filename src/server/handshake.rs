@@ -103,6 +103,8 @@ pub(super) enum HandshakeError {
     NoPlace(Duration),
     #[error("its handshake made no progress while others waited for a place")]
     HadToLeave,
+    #[error("it is a standby{0}")]
+    Standby(String),
     #[error("TLS failed: {0}")]
     Tls(String),
     #[error("TLS took longer than {0:?}")]
@@ -163,6 +165,25 @@ pub(super) async fn admit_tls(
     admit_to(tcp, limits, seat, establish).await
 }
 
+/// Takes a connection through TLS and CONNECT without a place, for one that is refused in any case.
+pub(super) async fn greet(
+    tcp: TcpStream,
+    acceptor: &Acceptor,
+) -> Result<Established, HandshakeError> {
+    establish(Timed::new(tcp, LastHeard::now(), None), acceptor).await
+}
+
+/// The same through TLS alone.
+pub(super) async fn greet_tls(
+    tcp: TcpStream,
+    shown: (&Live, Speaks),
+    limits: &ServerLimits,
+) -> Result<TlsStream<Ahead<Timed>>, HandshakeError> {
+    let tcp = Timed::new(tcp, LastHeard::now(), None);
+    let (stream, _) = accept_tls(tcp, shown, limits).await?;
+    Ok(stream)
+}
+
 /// Takes a connection from its first byte to a place, and then through a handshake. The stages that all kinds of
 /// connection share. What may end one early is raced against it; in each `select!` progress is looked at first, so that
 /// a slow scheduler ends no peer that has done its part.
@@ -201,7 +222,7 @@ async fn admit_to<T>(
     tokio::select! {
         // What has come is read before it is looked at how long nothing came.
         biased;
-        established = establish(Timed::new(tcp, heard.clone())) => established,
+        established = establish(Timed::new(tcp, heard.clone(), limits.fence.clone())) => established,
         () = stuck(seat, &heard) => Err(HandshakeError::HadToLeave),
     }
 }
@@ -396,7 +417,8 @@ async fn refuse(
         HandshakeError::Malformed(_)
         | HandshakeError::NotConnect(_)
         | HandshakeError::ConnectTimeout(_)
-        | HandshakeError::LimitReached(_) => Kind::CONNECTION_FAILURE,
+        | HandshakeError::LimitReached(_)
+        | HandshakeError::Standby(_) => Kind::CONNECTION_FAILURE,
         HandshakeError::Identity(_)
         | HandshakeError::RoleNotGranted { .. }
         | HandshakeError::OtherUuid { .. }
@@ -404,7 +426,12 @@ async fn refuse(
         _ => return,
     };
     let mut bytes = BytesMut::new();
-    encoder.encode_frame(&Frame::new(kind, Uuid::nil(), Vec::new()), &mut bytes);
+    let payload = match error {
+        // For people: clients show it, and go on to the next address.
+        HandshakeError::Standby(_) => error.to_string().into_bytes(),
+        _ => Vec::new(),
+    };
+    encoder.encode_frame(&Frame::new(kind, Uuid::nil(), payload), &mut bytes);
     let tell = async {
         stream.write_all(&bytes).await?;
         close(stream, CLOSE_QUIET).await

@@ -55,6 +55,7 @@ mod probes;
 mod problem;
 mod progress;
 mod read;
+mod refusals;
 mod reload;
 mod revoked;
 mod ring;
@@ -67,4 +68,5 @@ mod unread;
 
 pub(super) use self::limits::{HEAD_DEADLINE, SEND_BUFFER};
 pub(super) use self::progress::Progress;
-pub(super) use self::serve::{Acceptor, HttpDoor, http_1, refuse, until_leaving};
+pub(super) use self::refusals::{refuse, stand_by};
+pub(super) use self::serve::{Acceptor, HttpDoor, http_1, until_leaving};

@@ -5,9 +5,11 @@
 //! peers can make grow is listed in `docs/explanation/security.md`. A limit that flags can set is a field of
 //! [`ServerLimits`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::store::HistoryLimits;
+use crate::net::fence::Fence;
 
 /// Port of the scheduler, as the original's.
 pub const DEFAULT_PORT: u16 = 8888;
@@ -128,6 +130,8 @@ pub struct ServerLimits {
     pub max_payload: usize,
     /// How much is kept of the ends of instances.
     pub history: HistoryLimits,
+    /// Until when it may send, where it is one of several; `None` = always.
+    pub fence: Option<Arc<Fence>>,
 }
 
 impl Default for ServerLimits {
@@ -146,6 +150,7 @@ impl Default for ServerLimits {
             drain_deadline: DRAIN_DEADLINE,
             max_payload: proto_frames::limits::MAX_PAYLOAD_LEN,
             history: HistoryLimits::default(),
+            fence: None,
         }
     }
 }

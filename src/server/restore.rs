@@ -19,10 +19,14 @@ use sched_core::{self, Record, RecordKey, Restored, RestoredStart};
 /// Another process has it open, or the system does not let it be used.
 pub(super) fn restore(directory: &Path, scheduler: &mut sched_core::Config) -> io::Result<Opened> {
     let mut opened = Opened::open(directory)?;
-    let records = std::mem::take(&mut opened.records);
+    give(std::mem::take(&mut opened.records), scheduler);
+    Ok(opened)
+}
+
+/// Gives the core's settings these records.
+pub(super) fn give(records: Vec<(RecordKey, Record)>, scheduler: &mut sched_core::Config) {
     scheduler.durable = true;
     scheduler.restored = records.into_iter().map(restored).collect();
-    Ok(opened)
 }
 
 /// The unix time now, in milliseconds; 0 for a clock before 1970.

@@ -8,11 +8,12 @@
 //! The order in `bind` matters: the store is opened last, because that may set it aside, which a daemon
 //! that cannot start must not do; the core is made after it, because it is given what was kept.
 
+mod sockets;
 #[cfg(test)]
 mod tests;
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,25 +21,27 @@ use std::time::Instant;
 use proto_frames::payload::ConfigurationVersion;
 use proto_frames::{Role, Uuid};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use socket2::SockRef;
 use tracing::{info, warn};
 
-use super::accept::{Listener, Places, Speaks, Ways, accept, listen};
+pub(super) use self::sockets::open_all;
+use super::accept::{Listener, Places, Speaks, Ways, accept};
 use super::configuration::again::FileRefused;
 use super::configuration::opening;
 use super::connection_limit::ConnectionLimit;
-use super::credentials::{Credentials, Live, Moment, placement_speaks};
+use super::credentials::{Credentials, Live, Moment};
 use super::gate::Gate;
 use super::handshake::Acceptor;
 use super::http::{self, HttpDoor};
 use super::hub::{Hub, STORE_DEADLINE};
 use super::images::{self, ImagesConfig};
-use super::limits::{DEFAULT_PORT, RESERVED_FILES, ServerLimits};
+use super::limits::{RESERVED_FILES, ServerLimits};
 use super::node_file::{NodeFile, NodeFileError};
 use super::placement::{self, PlacementConfig, PlacementError};
 use super::reload::{ReloadConfig, Reloader};
 use super::restore::{restore, unix_ms};
-use super::state::{StateDir, keep_nodes, remember_last};
+use super::shared::TakeOver;
+use super::standby::Standby;
+use super::state::{StateDir, keep_nodes, read_nodes, remember_last};
 use super::strict::Mistake;
 use super::tasks::{TaskEnded, Tasks};
 use super::{expiry, heartbeat, node_file, store};
@@ -208,6 +211,28 @@ impl Server {
     /// # Errors
     /// [`StartError`]: the first thing that fails.
     pub fn bind(config: ServerConfig) -> Result<Self, StartError> {
+        let listeners = |config: &ServerConfig| open_all(config);
+        Self::bind_with(config, listeners, None)
+    }
+
+    /// The same for one of several schedulers, which leads from now on: with the sockets that it had as a standby, and
+    /// with what the one before had acknowledged. There is no state directory then.
+    ///
+    /// # Errors
+    /// [`StartError`]: the first thing that fails.
+    pub fn take_over(
+        config: ServerConfig,
+        standby: Standby,
+        found: TakeOver,
+    ) -> Result<Self, StartError> {
+        Self::bind_with(config, |_| Ok(standby.listeners), Some(found))
+    }
+
+    fn bind_with(
+        config: ServerConfig,
+        listeners: impl FnOnce(&ServerConfig) -> Result<Vec<Listener>, StartError>,
+        found: Option<TakeOver>,
+    ) -> Result<Self, StartError> {
         // Before they are read: what changes from now on is seen.
         let watched = Reloader::look(&config);
         // 1. What it shows of itself and whom it lets in, which everything else needs.
@@ -219,23 +244,15 @@ impl Server {
             path: config.state_dir.clone().unwrap_or_default(),
             source,
         };
-        let state_dir = config.state_dir.as_deref().map(StateDir::open);
-        let state_dir = state_dir.transpose().map_err(in_state_dir)?;
-        match &state_dir {
-            Some(directory) => {
-                scheduler.uuid = directory.own_uuid().map_err(in_state_dir)?;
-                scheduler.known_nodes = directory.nodes();
-            }
-            // The same certificate, the same scheduler.
-            None => scheduler.uuid = Uuid::new_v5(&Uuid::NAMESPACE_OID, &credentials.fingerprint),
-        }
+        let state_dir = identify(&config, found.as_ref(), &credentials, &mut scheduler);
+        let state_dir = state_dir.map_err(in_state_dir)?;
         // 3. What operators wrote about nodes.
         let nodes = config.node_file.as_deref().map(load_nodes).transpose()?;
         if let Some(nodes) = &nodes {
             scheduler.nodes.clone_from(&nodes.rules);
         }
         // 4. The addresses. From here on a client can connect, and waits in the kernel.
-        let listeners = open_all(&config)?;
+        let listeners = listeners(&config)?;
         let (uuid, limits) = (scheduler.uuid, config.limits.clone());
         // 5. The cluster configuration. A mistake in it is as fatal as one in a certificate.
         let uri = config.configuration_uri.clone();
@@ -249,14 +266,16 @@ impl Server {
         };
         let images = config.images.as_ref().map(open_images).transpose()?;
         // Last of all, because it writes.
-        let store = match &config.state_dir {
-            Some(directory) => {
+        let is_durable = found.is_some() || config.state_dir.is_some();
+        let store = match (found, &config.state_dir) {
+            (Some(found), _) => Some(found.restore(&mut scheduler)),
+            (None, Some(directory)) => {
                 let store = restore(directory, &mut scheduler).map_err(in_state_dir)?;
                 Some(store.with_history(limits.history))
             }
-            None => None,
+            (None, None) => None,
         };
-        log_restart_state(&scheduler, config.state_dir.is_some());
+        log_restart_state(&scheduler, is_durable);
         let now = Instant::now();
         scheduler.start_unix_ms = unix_ms();
         // The core reads no clock: it is given this moment, and later one for each input batch.
@@ -452,6 +471,30 @@ fn keep(
     Ok(())
 }
 
+/// Opens the state directory, or what is in its place, and gives the core's settings the UUID by which peers know this
+/// scheduler and the nodes that are expected back.
+fn identify(
+    config: &ServerConfig,
+    found: Option<&TakeOver>,
+    credentials: &Credentials,
+    scheduler: &mut sched_core::Config,
+) -> io::Result<Option<StateDir>> {
+    if let Some(found) = found {
+        scheduler.uuid = found.uuid;
+        scheduler.known_nodes = read_nodes(&found.nodes);
+        return Ok(Some(StateDir::shared(Arc::clone(&found.store))));
+    }
+    let Some(path) = &config.state_dir else {
+        // The same certificate, the same scheduler.
+        scheduler.uuid = Uuid::new_v5(&Uuid::NAMESPACE_OID, &credentials.fingerprint);
+        return Ok(None);
+    };
+    let directory = StateDir::open(path)?;
+    scheduler.uuid = directory.own_uuid()?;
+    scheduler.known_nodes = directory.nodes();
+    Ok(Some(directory))
+}
+
 fn open_images(config: &ImagesConfig) -> Result<images::Opened, StartError> {
     images::Opened::open(config).map_err(|source| StartError::BlobDir {
         path: config.directory.clone(),
@@ -479,19 +522,6 @@ fn log_restart_state(scheduler: &sched_core::Config, has_state_dir: bool) {
     }
 }
 
-/// Listens on one address, with the send buffer that its protocol needs.
-fn open_one(address: SocketAddr, speaks: Speaks) -> Result<Listener, StartError> {
-    let open = || {
-        let socket = listen(address)?;
-        if speaks != Speaks::Ssntp {
-            // Connections have what their listener had.
-            SockRef::from(&socket).set_send_buffer_size(http::SEND_BUFFER)?;
-        }
-        Ok(Listener { socket, speaks })
-    };
-    open().map_err(|source| StartError::Listen { address, source })
-}
-
 /// What is said of the process to who asks how it is.
 fn about(
     config: &ServerConfig,
@@ -517,44 +547,6 @@ pub(super) fn load_nodes(path: &Path) -> Result<NodeFile, StartError> {
         path: path.to_owned(),
         source,
     })
-}
-
-/// Every socket that the configuration asks for. In the order SSNTP, HTTP, Placement API. The first that cannot be had
-/// ends the start.
-fn open_all(config: &ServerConfig) -> Result<Vec<Listener>, StartError> {
-    let mut listeners = open(&config.listen)?;
-    for &address in &config.http {
-        listeners.push(open_one(address, Speaks::Http)?);
-    }
-    for &address in config.placement.iter().flat_map(|it| &it.listen) {
-        listeners.push(open_one(address, placement_speaks(&address))?);
-    }
-    Ok(listeners)
-}
-
-/// The addresses for SSNTP. Without any, one socket for both families on the default port, or for IPv4 alone where the
-/// machine has no IPv6.
-fn open(addresses: &[SocketAddr]) -> Result<Vec<Listener>, StartError> {
-    if addresses.is_empty() {
-        let everywhere = SocketAddr::from((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT));
-        let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT));
-        return match listen(everywhere) {
-            Ok(socket) => Ok(vec![Listener {
-                socket,
-                speaks: Speaks::Ssntp,
-            }]),
-            // A machine without IPv6.
-            Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
-                Ok(vec![open_one(address, Speaks::Ssntp)?])
-            }
-            Err(source) => Err(StartError::Listen {
-                address: everywhere,
-                source,
-            }),
-        };
-    }
-    let open = |&address| open_one(address, Speaks::Ssntp);
-    addresses.iter().map(open).collect()
 }
 
 /// Raises the soft limit of open files to the hard one. Best effort: without it, fewer connections are accepted.

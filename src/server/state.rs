@@ -21,6 +21,7 @@ use tracing::{info, warn};
 
 use super::configuration::versions::FILE as CONFIGURATION_FILE;
 use super::hub::{Hub, STORE_DEADLINE};
+use super::shared::SharedStore;
 use super::store::STORE_FILE;
 use crate::printable::counted;
 use crate::private;
@@ -51,6 +52,8 @@ pub(super) struct StateDir {
     /// Whether the list of nodes is the last of this process. Locked while one is written, so that an earlier one that is
     /// still on its way cannot replace it.
     is_last: Arc<Mutex<bool>>,
+    /// Where the list of nodes goes instead.
+    shared: Option<Arc<dyn SharedStore>>,
 }
 
 impl StateDir {
@@ -63,7 +66,17 @@ impl StateDir {
         Ok(Self {
             path: path.to_owned(),
             is_last: Arc::default(),
+            shared: None,
         })
+    }
+
+    /// No directory, but a store that several schedulers share, for the list of nodes.
+    pub(super) fn shared(store: Arc<dyn SharedStore>) -> Self {
+        Self {
+            path: PathBuf::new(),
+            is_last: Arc::default(),
+            shared: Some(store),
+        }
     }
 
     /// The UUID kept there; a new one is kept from now on if there is none. A damaged file is replaced rather than
@@ -92,7 +105,7 @@ impl StateDir {
     pub(super) fn nodes(&self) -> Vec<KnownNode> {
         let path = self.path.join(NODES_FILE);
         match read_nodes_file(&path) {
-            Ok(text) => text.lines().filter_map(read_node).collect(),
+            Ok(text) => read_nodes(&text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => {
                 warn!(
@@ -116,8 +129,16 @@ impl StateDir {
         for node in nodes {
             text.push_str(&node_line(node));
         }
-        write_atomically(&self.path.join(NODES_FILE), text.as_bytes())
+        match &self.shared {
+            Some(store) => store.write_nodes(&text).map_err(io::Error::other),
+            None => write_atomically(&self.path.join(NODES_FILE), text.as_bytes()),
+        }
     }
+}
+
+/// The nodes of a list.
+pub(super) fn read_nodes(text: &str) -> Vec<KnownNode> {
+    text.lines().filter_map(read_node).collect()
 }
 
 /// Whether a list of nodes is written while the daemon runs, or when it leaves.

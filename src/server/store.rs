@@ -50,6 +50,7 @@ use self::waiting::Waiting;
 pub use self::writer::News;
 use self::writer::{Patience, Sink};
 use super::measured::{Holds, Measured};
+use super::shared::SharedStore;
 use super::tasks::{said, told};
 use sched_core::{Change, Record, RecordKey, Ticket};
 
@@ -77,15 +78,48 @@ pub struct Store {
 /// [`Opened::start`].
 #[derive(Debug)]
 pub struct Opened {
-    /// The database, or what holds its place while the disk takes no writes.
-    file: StoreFile,
+    /// Where records go.
+    place: Place,
     /// Why the disk takes no writes, where it does not. The core is told first of all.
     refused: Option<String>,
     /// Every record that could be read. In the order of their keys.
     pub records: Vec<(RecordKey, Record)>,
 }
 
+/// Where a store's records go.
+#[derive(Debug)]
+enum Place {
+    /// The database, or what holds its place while the disk takes no writes.
+    File(StoreFile),
+    /// A store that several schedulers share. It has no history.
+    Shared(SharedSink),
+}
+
+/// A shared store, written by the thread as a file is.
+#[derive(Debug)]
+struct SharedSink(Arc<dyn SharedStore>);
+
+impl Sink for SharedSink {
+    type Error = String;
+
+    fn write(&mut self, batch: &Batch) -> Result<(), String> {
+        let entry = |(key, record): (&RecordKey, &Option<Record>)| {
+            (format::encode_key(key), record.as_ref().map(format::encode))
+        };
+        self.0.write(batch.iter().map(entry).collect())
+    }
+}
+
 impl Opened {
+    /// A store that several schedulers share, whose records were read already.
+    pub(super) fn shared(store: Arc<dyn SharedStore>) -> Self {
+        Self {
+            place: Place::Shared(SharedSink(store)),
+            refused: None,
+            records: Vec::new(),
+        }
+    }
+
     /// Opens the store in a directory, making one if need be. What is damaged is set aside, which is logged with what
     /// is lost by that, and an empty store takes its place. A disk that takes no writes is no hindrance: the store is
     /// read as it is, and written once the disk takes it.
@@ -133,16 +167,24 @@ impl Opened {
     /// # Errors
     /// The system has no thread for it.
     pub fn start(self, tell: impl Fn(News) + Send + 'static) -> io::Result<Store> {
-        let history = self.file.history();
-        let mut store = Store::start(self.file, Patience::default(), self.refused, tell)?;
-        store.history = history;
-        Ok(store)
+        let patience = Patience::default();
+        match self.place {
+            Place::File(file) => {
+                let history = file.history();
+                let mut store = Store::start(file, patience, self.refused, tell)?;
+                store.history = history;
+                Ok(store)
+            }
+            Place::Shared(sink) => Store::start(sink, patience, self.refused, tell),
+        }
     }
 
     /// For how long, and in how many bytes, ends are kept.
     #[must_use]
     pub fn with_history(self, limits: HistoryLimits) -> Self {
-        self.file.history().limit(limits);
+        if let Place::File(file) = &self.place {
+            file.history().limit(limits);
+        }
         self
     }
 }
@@ -173,7 +215,7 @@ impl file::OpenedStore {
             self.records.len()
         );
         Opened {
-            file: self.file,
+            place: Place::File(self.file),
             refused: self.refused,
             records: self.records,
         }

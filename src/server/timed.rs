@@ -7,12 +7,14 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+
+use crate::net::fence::{Fence, Fenced};
 
 /// When a peer was last heard. Shared by the connection, which notes, and the task that watches the handshake, which
 /// asks. The lock is held for a copy.
@@ -37,12 +39,26 @@ pub(super) struct Timed {
     tcp: TcpStream,
     /// `None` once the handshake is over.
     heard: Option<LastHeard>,
+    /// Where nothing may be sent at times.
+    fenced: Option<Fenced>,
 }
 
 impl Timed {
-    pub(super) fn new(tcp: TcpStream, heard: LastHeard) -> Self {
-        let heard = Some(heard);
-        Self { tcp, heard }
+    /// A connection that was just accepted. With a fence, nothing is written while that is shut: neither frames nor
+    /// what TLS has to say.
+    pub(super) fn new(tcp: TcpStream, heard: LastHeard, fence: Option<Arc<Fence>>) -> Self {
+        Self {
+            tcp,
+            heard: Some(heard),
+            fenced: fence.map(Fenced::new),
+        }
+    }
+
+    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.fenced {
+            Some(fenced) => fenced.poll_open(cx),
+            None => Poll::Ready(()),
+        }
     }
 
     /// Notes nothing any more: a session costs no clock.
@@ -80,6 +96,7 @@ impl AsyncWrite for Timed {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_open(cx));
         Pin::new(&mut self.tcp).poll_write(cx, buf)
     }
 
@@ -88,6 +105,7 @@ impl AsyncWrite for Timed {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_open(cx));
         Pin::new(&mut self.tcp).poll_write_vectored(cx, bufs)
     }
 

@@ -291,7 +291,12 @@ pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
 fn listening(line: &str) -> Option<(Uuid, SocketAddr)> {
     let (before, address) = line.split_once(" listens on ")?;
     let (_, uuid) = before.rsplit_once(' ')?;
-    Some((uuid.parse().ok()?, address.trim().parse().ok()?))
+    // One of several has no UUID until it leads.
+    let uuid = match uuid {
+        "standby" => Uuid::nil(),
+        uuid => uuid.parse().ok()?,
+    };
+    Some((uuid, address.trim().parse().ok()?))
 }
 
 /// A file of the repository.

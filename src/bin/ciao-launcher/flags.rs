@@ -55,9 +55,10 @@ pub(crate) struct Cli {
     /// Refuse a certificate file whose private key others can read, rather than warn of it
     #[arg(long)]
     pub(crate) strict_files: bool,
-    /// Where the scheduler is: HOST or HOST:PORT; tried before the names in the CA certificate and localhost
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) server: Option<Endpoint>,
+    /// Where the scheduler is: HOST or HOST:PORT, with commas between several; tried before the names in the CA
+    /// certificate and localhost
+    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
+    pub(crate) server: Vec<Endpoint>,
     /// Name to expect in the scheduler's certificate, where it is not the one that is dialled
     #[arg(long, value_name = "NAME", requires = "server")]
     pub(crate) server_name: Option<String>,
@@ -275,9 +276,17 @@ impl Cli {
         };
         let credentials = files.read()?;
         let role = self.role(credentials.roles)?;
-        let server = self.server.clone();
-        let server = server.map(|it| it.with_server_name(self.server_name.clone()));
-        let endpoints = candidates(server.as_ref(), &credentials.server_names);
+        let servers = self.server.iter().cloned();
+        let servers = servers.map(|it| it.with_server_name(self.server_name.clone()));
+        let mut servers: Vec<Endpoint> = servers.collect();
+        let is_server_said = !servers.is_empty();
+        let others = candidates(servers.first(), &credentials.server_names);
+        for other in others {
+            if servers.iter().all(|it| it.host != other.host) {
+                servers.push(other);
+            }
+        }
+        let endpoints = servers;
         let machine = self.machine(self.uuid(credentials.bound_uuid)?)?;
         let lease = self.lease()?;
         let found = match machine {
@@ -285,7 +294,7 @@ impl Cli {
             MachineConfig::Simulated { .. } => Features::default(),
         };
         Ok(Config {
-            is_server_said: server.is_some(),
+            is_server_said,
             features: self.features.features(found)?,
             encoding: match self.encoding {
                 EncodingName::Native => Encoding::Native,
@@ -506,7 +515,7 @@ mod tests {
             "-count=3",
         ]);
         assert_eq!(cli.cert.to_str(), Some("a.pem"));
-        assert_eq!(cli.server.unwrap().port, 1);
+        assert_eq!(cli.server[0].port, 1);
         assert_eq!(cli.server_name.as_deref(), Some("sched.example"));
         assert_eq!(cli.count, 3);
     }

@@ -18,6 +18,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand};
 use proto_frames::Uuid;
 use sched_core::{self, Accounting};
 
+use crate::cluster_flags::ClusterFlags;
 use crate::dev_flags::DevFlags;
 
 /// The original's default certificate.
@@ -109,6 +110,9 @@ pub(crate) struct DaemonFlags {
     /// File with the tokens that may ask there, and at --http below /placement; one a line
     #[arg(long, value_name = "FILE", requires = OVER_HTTP)]
     pub(crate) placement_tokens: Option<PathBuf>,
+    /// Whether it is one of several
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
     /// Directory for what survives a restart: the scheduler's UUID, and which nodes to wait for
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
@@ -332,6 +336,7 @@ impl LimitFlags {
             stall_time: self.stall_time,
             drain_deadline: self.drain_deadline,
             max_payload: self.max_payload,
+            fence: None,
         }
     }
 }

@@ -4,6 +4,9 @@
 //! that can be wrong with flags, certificates, ports and the state directory fails in `Server::bind`, before a peer is
 //! let in.
 
+#[cfg(feature = "etcd")]
+mod cluster;
+mod cluster_flags;
 mod dev_flags;
 mod flags;
 
@@ -61,6 +64,14 @@ fn main() -> ExitCode {
 /// connections are drained, when the server fails, or when the log can no longer be written.
 fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
     let logs = logging::init(&flags.log, "ciao-scheduler", Destination::Files(LOG_DIR))?;
+    if flags.cluster.cluster.is_some() {
+        #[cfg(feature = "etcd")]
+        return cluster::run(flags, &logs);
+        #[cfg(not(feature = "etcd"))]
+        anyhow::bail!(
+            "this program was built without etcd, which --cluster needs: cargo build --release --locked --features etcd"
+        );
+    }
     let mut profile = profile_of(flags);
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {

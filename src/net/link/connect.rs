@@ -26,6 +26,7 @@ use crate::net::link::queue::{Pumped, Queues};
 use crate::net::link::{Hello, Link, halves};
 use crate::net::peer::{Deadlines, EndReason, PROGRESS_DEADLINE, Peer};
 use crate::net::tls::explain;
+use crate::printable::Printable;
 
 /// What every answer of an HTTP server begins with.
 const HTTP: &[u8] = b"HTTP/";
@@ -141,15 +142,14 @@ pub enum ConnectError {
     },
     /// The scheduler refuses for now: `ConnectionFailure`, as where there are as many connections as may be, or anything
     /// else but CONNECTED.
-    #[error(
-        "{address}: the scheduler refuses the connection for now ({kind}): its log says why, such as too many connections \
-         with this certificate"
-    )]
+    #[error("{address}: the scheduler refuses the connection for now ({kind}): {said}")]
     Refused {
         /// The address.
         address: SocketAddr,
         /// What it answered.
         kind: Kind,
+        /// Why, as the scheduler says; what to look at where it says nothing.
+        said: String,
     },
     /// The scheduler refuses for good: the certificate does not grant the role, or not this UUID.
     #[error(
@@ -369,9 +369,19 @@ impl Opening<'_> {
             Message::Frame(frame) if frame.kind == Kind::CONNECTION_ABORTED => {
                 Err(ConnectError::Aborted { address })
             }
-            Message::Frame(Frame { kind, .. }) | Message::Connect(Connect { kind, .. }) => {
-                Err(ConnectError::Refused { address, kind })
+            Message::Frame(Frame { kind, payload, .. }) => {
+                let said = said(&payload);
+                Err(ConnectError::Refused {
+                    address,
+                    kind,
+                    said,
+                })
             }
+            Message::Connect(Connect { kind, .. }) => Err(ConnectError::Refused {
+                address,
+                kind,
+                said: said(&[]),
+            }),
         }
     }
 
@@ -439,5 +449,17 @@ fn explain_end(reason: EndReason) -> String {
         EndReason::Finished | EndReason::Shut => "closed on this side".to_owned(),
         EndReason::Io(error) => explain(&error),
         other => other.to_string(),
+    }
+}
+
+/// Most bytes of a refusal's payload that are shown.
+const MAX_SAID: usize = 200;
+
+/// What a refusal says, for people: the text of its payload, as a standby sends it.
+fn said(payload: &[u8]) -> String {
+    let text = std::str::from_utf8(&payload[..payload.len().min(MAX_SAID)]).unwrap_or_default();
+    match text.is_empty() {
+        true => "its log says why, such as too many connections with this certificate".to_owned(),
+        false => Printable::new(text).to_string(),
     }
 }

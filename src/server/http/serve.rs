@@ -79,7 +79,7 @@ use sched_core::SessionId;
 
 /// The ALPN protocol name of HTTP/2 (RFC 9113, section 3.1). A connection on which TLS agreed on anything else, or on
 /// nothing, is served HTTP/1.1.
-const HTTP_2: &[u8] = b"h2";
+pub(super) const HTTP_2: &[u8] = b"h2";
 
 /// The HTTP door: what all its connections share. There is one per daemon, made by [`HttpDoor::open`] even where
 /// several addresses are listened on.
@@ -523,30 +523,6 @@ impl Acceptor {
     }
 }
 
-/// Answers whatever a connection asks for that it is refused, and closes it. For one that TLS let in and for which there
-/// is no place among `--max-connections`; the caller bounds how long that takes.
-pub(in crate::server) async fn refuse(
-    stream: TlsStream<Ahead<Timed>>,
-    why: &(dyn std::error::Error + Sync),
-) {
-    let problem = Problem::busy(format!("the connection is refused: {why}"));
-    let is_http_2 = stream.get_ref().1.alpn_protocol() == Some(HTTP_2);
-    let io = TokioIo::new(stream);
-    let service = service_fn(|_| {
-        let response = uncached(problem.clone().into_response());
-        std::future::ready(Ok::<_, std::convert::Infallible>(response))
-    });
-    // What becomes of it is its peer's.
-    let _ = match is_http_2 {
-        true => http_2().serve_connection(io, service).await,
-        false => {
-            let mut builder = http_1();
-            builder.keep_alive(false);
-            builder.serve_connection(io, service).await
-        }
-    };
-}
-
 /// Drives a connection to its end. Once the daemon leaves, `shut_down` is called, which makes hyper take no further
 /// request and end after those under way; streams end by themselves then, because they wait for [`Hub::leaving`] too.
 /// Also used by the Placement API.
@@ -579,7 +555,7 @@ pub(in crate::server) fn http_1() -> http1::Builder {
 /// How connections of HTTP/2 are served. The windows and the send buffer bound what one peer can make the scheduler
 /// hold, by stream and by connection; the ping finds peers that have gone, which an event stream without events would
 /// not notice.
-fn http_2() -> http2::Builder<TokioExecutor> {
+pub(super) fn http_2() -> http2::Builder<TokioExecutor> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())

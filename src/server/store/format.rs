@@ -163,7 +163,7 @@ pub(in crate::server) fn decode(
 }
 
 /// A key in words, for people. In log lines about records that cannot be read; bytes that are no text are escaped.
-pub(super) fn name(key: &[u8]) -> String {
+pub(in crate::server) fn name(key: &[u8]) -> String {
     match key.split_first() {
         Some((&INSTANCE, name)) => format!("instance {}", name.escape_ascii()),
         Some((&NODE, name)) => format!("node {}", uuid_or_bytes(name)),

@@ -55,7 +55,10 @@ fn full_store() -> Option<(std::ffi::OsString, Store, Receiver<News>)> {
     let tell = move |news| {
         let _ = tell.send(news);
     };
-    let store = Store::start(opened.file, patience, opened.refused, tell).unwrap();
+    let super::super::Place::File(file) = opened.place else {
+        panic!("{:?}", opened.place);
+    };
+    let store = Store::start(file, patience, opened.refused, tell).unwrap();
     Some((directory, store, told))
 }
 

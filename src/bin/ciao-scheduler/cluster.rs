@@ -1,0 +1,113 @@
+//! The boot sequence of one of several schedulers: a standby that refuses everybody, then the leader, then a new process.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use ciao_scheduler::cluster::{Cluster, Standing};
+use ciao_scheduler::logging::Logs;
+use ciao_scheduler::server::{Server, Standby};
+use ciao_scheduler::shutdown::{self, Hangups, OnHangup};
+use tracing::info;
+
+use crate::flags::DaemonFlags;
+
+/// How a turn has ended.
+enum Ended {
+    /// It was requested.
+    Stopped,
+    /// Another leads, or may.
+    SteppedDown,
+}
+
+/// Takes part in the cluster until it is told to stop. A scheduler that has stepped down becomes a new process with the
+/// same arguments, which is a standby: nothing of its term is left then, neither a connection nor what it has decided.
+pub(crate) fn run(flags: &DaemonFlags, logs: &Logs) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    match runtime.block_on(take_part(flags, logs))? {
+        Ended::Stopped => {
+            info!(event = "stopped", "stopped");
+            Ok(())
+        }
+        Ended::SteppedDown => {
+            // Not the runtime's end, which waits for threads that may wait for etcd.
+            let error = again();
+            Err(error).context("cannot begin again as a standby")
+        }
+    }
+}
+
+/// Becomes a new process of the program; returns only where that fails. Descriptors are closed by it.
+fn again() -> std::io::Error {
+    let path = std::env::current_exe();
+    // The file may have been replaced meanwhile.
+    let program = path.ok().filter(|it| it.exists());
+    let program = program.unwrap_or_else(|| Path::new("/proc/self/exe").to_owned());
+    Command::new(program)
+        .args(std::env::args_os().skip(1))
+        .exec()
+}
+
+async fn take_part(flags: &DaemonFlags, logs: &Logs) -> anyhow::Result<Ended> {
+    let hangups = Hangups::default();
+    let stop = shutdown::requested(OnHangup::Reload(logs.reopen(), hangups.clone()))
+        .context("cannot listen for signals")?;
+    tokio::pin!(stop);
+    let mut config = flags.server_config(hangups, logs);
+    let standby = Standby::bind(&config).map_err(anyhow::Error::msg)?;
+    let here = standby.local_addrs()?;
+    for address in &here {
+        info!(event = "listening", "a standby listens on {address}");
+    }
+    for address in standby.http_addrs()? {
+        info!(
+            event = "listening_http",
+            "a standby answers HTTP on {address}"
+        );
+    }
+    let here = here.first().map(ToString::to_string).unwrap_or_default();
+    let cluster = flags
+        .cluster
+        .config(&here)?
+        .context("--cluster is missing")?;
+    let cluster = Arc::new(Cluster::join(cluster).map_err(anyhow::Error::msg)?);
+    let standing = tokio::select! {
+        standing = cluster.turn() => standing,
+        () = &mut stop => {
+            cluster.resign();
+            cluster.over().await;
+            return Ok(Ended::Stopped);
+        }
+        () = standby.refuse_all(cluster.leader()) => anyhow::bail!("internal error: the standby has ended"),
+    };
+    let Standing::Leader(term) = standing else {
+        return Ok(Ended::SteppedDown);
+    };
+    let reader = Arc::clone(&cluster);
+    let found = tokio::task::spawn_blocking(move || reader.take_over(term)).await?;
+    let found = match found {
+        Ok(found) => found,
+        Err(why) => {
+            tracing::warn!(event = "cluster_not_taken_over", "cannot take over: {why}");
+            cluster.resign();
+            cluster.over().await;
+            return Ok(Ended::SteppedDown);
+        }
+    };
+    config.limits.fence = Some(cluster.fence());
+    let server = Server::take_over(config, standby, found).map_err(anyhow::Error::msg)?;
+    info!(
+        event = "cluster_serves",
+        "scheduler {} serves",
+        server.uuid()
+    );
+    tokio::select! {
+        served = server.run(stop) => served?,
+        _ = cluster.over() => return Ok(Ended::SteppedDown),
+    }
+    cluster.resign();
+    cluster.over().await;
+    Ok(Ended::Stopped)
+}

@@ -1,0 +1,114 @@
+//! The flags of one of several schedulers.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// What makes this scheduler one of several.
+#[derive(Debug, Args)]
+#[cfg_attr(
+    not(feature = "etcd"),
+    allow(
+        dead_code,
+        reason = "without the feature they are taken, and none is used"
+    )
+)]
+pub(crate) struct ClusterFlags {
+    /// Be one of several schedulers of the cluster with this name: one leads, the others stand by. Needs a program built
+    /// with --features etcd
+    #[arg(long, value_name = "NAME", requires = "etcd", conflicts_with = "state_dir", value_parser = parse_name)]
+    pub(crate) cluster: Option<String>,
+    /// Members of etcd, http(s)://HOST:PORT, with commas between them: etcd decides which scheduler leads, and keeps what
+    /// a state directory would
+    #[arg(long, value_name = "URLS", value_delimiter = ',', requires = "cluster")]
+    pub(crate) etcd: Vec<String>,
+    /// CA certificates of etcd's members, for https
+    #[arg(long, value_name = "FILE", requires = "etcd")]
+    pub(crate) etcd_cacert: Option<PathBuf>,
+    /// Certificate to show to etcd
+    #[arg(long, value_name = "FILE", requires = "etcd_key")]
+    pub(crate) etcd_cert: Option<PathBuf>,
+    /// Private key of that certificate
+    #[arg(long, value_name = "FILE", requires = "etcd_cert")]
+    pub(crate) etcd_key: Option<PathBuf>,
+    /// User to be in etcd, with --etcd-password-file
+    #[arg(long, value_name = "NAME", requires = "etcd_password_file")]
+    pub(crate) etcd_user: Option<String>,
+    /// File with that user's password
+    #[arg(long, value_name = "FILE", requires = "etcd_user")]
+    pub(crate) etcd_password_file: Option<PathBuf>,
+    /// How long after its last sign of life another scheduler takes the place of the leader, at least 2s
+    #[arg(long, value_name = "TIME", default_value = "3s", requires = "cluster")]
+    pub(crate) etcd_ttl: humantime::Duration,
+    /// Where this scheduler is, for those whom another refuses [default: its first --listen address, or the host name]
+    #[arg(long, value_name = "HOST:PORT", requires = "cluster")]
+    pub(crate) cluster_address: Option<String>,
+}
+
+/// A name that can be part of a key of etcd.
+fn parse_name(text: &str) -> Result<String, String> {
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);
+    match !text.is_empty() && text.len() <= 64 && text.chars().all(is_plain) {
+        true => Ok(text.to_owned()),
+        false => Err("expected up to 64 letters, digits, '-', '_' and '.'".to_owned()),
+    }
+}
+
+#[cfg(feature = "etcd")]
+mod config {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use anyhow::Context as _;
+    use ciao_etcd::{EtcdConfig, Tls, User};
+    use ciao_scheduler::cluster::{ClusterConfig, MIN_TTL};
+
+    use super::ClusterFlags;
+
+    impl ClusterFlags {
+        /// What the scheduler takes part with, where it is one of several; `here`: where it listens first.
+        pub(crate) fn config(&self, here: &str) -> anyhow::Result<Option<ClusterConfig>> {
+            let Some(name) = self.cluster.clone() else {
+                return Ok(None);
+            };
+            let ttl: Duration = self.etcd_ttl.into();
+            anyhow::ensure!(ttl >= MIN_TTL, "--etcd-ttl is below {MIN_TTL:?}");
+            let tls = match &self.etcd_cacert {
+                Some(ca) => Some(Tls {
+                    ca: read(ca)?,
+                    identity: match (&self.etcd_cert, &self.etcd_key) {
+                        (Some(cert), Some(key)) => Some((read(cert)?, read(key)?)),
+                        _ => None,
+                    },
+                }),
+                None => None,
+            };
+            let user = match (&self.etcd_user, &self.etcd_password_file) {
+                (Some(name), Some(file)) => Some(User {
+                    name: name.clone(),
+                    password: String::from_utf8(read(file)?)
+                        .with_context(|| file.display().to_string())?
+                        .trim_end_matches(['\r', '\n'])
+                        .to_owned(),
+                }),
+                _ => None,
+            };
+            let address = self.cluster_address.clone();
+            Ok(Some(ClusterConfig {
+                name,
+                etcd: EtcdConfig {
+                    endpoints: self.etcd.clone(),
+                    tls,
+                    user,
+                    deadline: ttl,
+                },
+                ttl,
+                address: address.unwrap_or_else(|| here.to_owned()),
+            }))
+        }
+    }
+
+    fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+        std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+    }
+}

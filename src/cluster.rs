@@ -1,0 +1,211 @@
+//! One of several schedulers behind one name: which of them leads is decided by etcd, and what the leader has to keep is
+//! kept there.
+//!
+//! ```text
+//! driver ── the election, its calls and its watch, on a runtime of their own ──▶ Fence, Standing
+//! store  ── records, under the term: SharedStore
+//! keys   ── what is where in etcd
+//! ```
+//!
+//! The daemon serves while [`Standing`] is [`Standing::Leader`], refuses everybody while it is a standby, and ends its
+//! process once it is over: nothing of a term outlives it.
+
+mod driver;
+mod keys;
+mod store;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ciao_etcd::election::{Term, Why};
+use ciao_etcd::{Client, ConfigError, EtcdConfig};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, watch};
+
+use self::driver::Event;
+use self::keys::Keys;
+use self::store::EtcdStore;
+use crate::net::fence::Fence;
+use crate::server::TakeOver;
+
+/// How long etcd keeps the key of a leader that it does not hear of, unless the flags say otherwise.
+pub const DEFAULT_TTL: Duration = Duration::from_secs(3);
+
+/// The shortest: etcd grants no lease below its own time for an election and a half, 2 s by default.
+pub const MIN_TTL: Duration = Duration::from_secs(2);
+
+/// How long one call of the store may take at one member. Longer than those of the election: a transaction that is only
+/// slow is of use.
+const STORE_CALL: Duration = Duration::from_secs(2);
+
+/// What a scheduler that is one of several is started with.
+#[derive(Debug, Clone)]
+pub struct ClusterConfig {
+    /// The cluster's name.
+    pub name: String,
+    /// Where etcd is. The deadline is set here.
+    pub etcd: EtcdConfig,
+    /// See [`DEFAULT_TTL`].
+    pub ttl: Duration,
+    /// Where this scheduler can be reached, for those whom a standby refuses.
+    pub address: String,
+}
+
+/// How this scheduler stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// Another leads, or none.
+    Standby,
+    /// It leads.
+    Leader(Term),
+    /// It leads no more, or will not: the process is to end.
+    Over(Why),
+}
+
+/// This scheduler's part in the cluster.
+#[derive(Debug)]
+pub struct Cluster {
+    config: ClusterConfig,
+    keys: Keys,
+    fence: Arc<Fence>,
+    standing: watch::Receiver<Standing>,
+    leader: watch::Receiver<Option<String>>,
+    events: mpsc::UnboundedSender<Event>,
+    /// Where the election runs, so that nothing the daemon does delays it. `None` once it is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl Cluster {
+    /// Begins to take part, as a standby.
+    ///
+    /// # Errors
+    /// [`ConfigError`], or the system has no threads for it.
+    pub fn join(config: ClusterConfig) -> Result<Self, JoinError> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("etcd")
+            .enable_all()
+            .build()?;
+        let keys = Keys::new(&config.name);
+        let fence = Arc::new(Fence::default());
+        let (say, standing) = watch::channel(Standing::Standby);
+        let (tell, leader) = watch::channel(None);
+        let (events, incoming) = mpsc::unbounded_channel();
+        let mut etcd = config.etcd.clone();
+        // A renewal comes every sixth of the TTL: one that is not answered leaves time for the next member.
+        etcd.deadline = config.ttl / 10;
+        let client = {
+            let _on = runtime.enter();
+            Client::new(etcd)?
+        };
+        let driver = driver::Driver {
+            client,
+            keys: keys.clone(),
+            ttl: config.ttl,
+            address: config.address.clone(),
+            fence: Arc::clone(&fence),
+            say,
+            tell,
+            events: events.clone(),
+        };
+        runtime.spawn(driver.run(incoming));
+        Ok(Self {
+            config,
+            keys,
+            fence,
+            standing,
+            leader,
+            events,
+            runtime: Some(runtime),
+        })
+    }
+
+    /// Until when this scheduler may send.
+    #[must_use]
+    pub fn fence(&self) -> Arc<Fence> {
+        Arc::clone(&self.fence)
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn standing(&self) -> watch::Receiver<Standing> {
+        self.standing.clone()
+    }
+
+    /// Where the leader is, as far as that is known.
+    #[must_use]
+    pub fn leader(&self) -> watch::Receiver<Option<String>> {
+        self.leader.clone()
+    }
+
+    /// Waits until it leads, or it is over.
+    pub async fn turn(&self) -> Standing {
+        let mut standing = self.standing();
+        let turn = standing.wait_for(|it| *it != Standing::Standby).await;
+        turn.map_or(Standing::Over(Why::Requested), |it| it.clone())
+    }
+
+    /// Waits until it is over; says why.
+    pub async fn over(&self) -> Why {
+        let mut standing = self.standing();
+        let over = standing
+            .wait_for(|it| matches!(it, Standing::Over(_)))
+            .await;
+        match over.as_deref() {
+            Ok(Standing::Over(why)) => *why,
+            _ => Why::Requested,
+        }
+    }
+
+    /// Leads no longer, so that another takes over at once. [`Cluster::over`] ends when etcd knows, or after a second.
+    pub fn resign(&self) {
+        // A driver that has ended has said so.
+        let _ = self.events.send(Event::Resign);
+    }
+
+    /// Reads what the scheduler before had acknowledged, for one that leads under this term. Blocks the calling thread,
+    /// which must be none of a runtime's own.
+    ///
+    /// # Errors
+    /// etcd does not answer, refuses, or has another leader by now: in words.
+    pub fn take_over(&self, term: Term) -> Result<TakeOver, String> {
+        let Some(runtime) = &self.runtime else {
+            return Err("it has ended".to_owned());
+        };
+        let mut etcd = self.config.etcd.clone();
+        etcd.deadline = STORE_CALL;
+        let client = {
+            let _on = runtime.enter();
+            Client::new(etcd).map_err(|error| error.to_string())?
+        };
+        let handle = runtime.handle().clone();
+        EtcdStore::take_over(
+            (client, handle),
+            self.keys.clone(),
+            term,
+            self.events.clone(),
+        )
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.fence.set(Duration::ZERO);
+        // In an asynchronous context, too.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Why a scheduler takes no part.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// Addresses or certificates.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Threads.
+    #[error("cannot start the threads for etcd: {0}")]
+    Threads(#[from] io::Error),
+}

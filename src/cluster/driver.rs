@@ -1,0 +1,218 @@
+//! Drives the election: makes its calls, watches the leader's key, keeps the fence.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ciao_etcd::election::{Answer, Call, Election, LeaderKey, Output, Term};
+use ciao_etcd::{Client, Compare, Error, KeyValue, Op, Txn, TxnAnswer};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep, timeout};
+use tracing::{info, warn};
+
+use super::Standing;
+use super::keys::Keys;
+use crate::net::fence::{Fence, boottime};
+
+/// Pause before the key is watched again, where that has failed.
+const WATCH_AGAIN: Duration = Duration::from_millis(200);
+
+/// How long a scheduler that has stepped down waits for etcd to end its lease.
+const REVOKE_TIME: Duration = Duration::from_secs(1);
+
+/// What happens to the election.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A call was answered.
+    Answered(u64, Answer),
+    /// The leader's key has changed, at this revision.
+    Changed(Option<LeaderKey>, i64),
+    /// A write under the term was refused.
+    Refused,
+    /// It is to lead no longer.
+    Resign,
+}
+
+pub(super) struct Driver {
+    pub(super) client: Client,
+    pub(super) keys: Keys,
+    pub(super) ttl: Duration,
+    /// Where this scheduler can be reached.
+    pub(super) address: String,
+    pub(super) fence: Arc<Fence>,
+    pub(super) say: watch::Sender<Standing>,
+    /// Where the leader can be reached.
+    pub(super) tell: watch::Sender<Option<String>>,
+    pub(super) events: mpsc::UnboundedSender<Event>,
+}
+
+impl Driver {
+    /// Runs until the scheduler has stepped down.
+    pub(super) async fn run(self, mut incoming: mpsc::UnboundedReceiver<Event>) {
+        let watching = watch_leader(self.client.clone(), self.keys.leader(), self.events.clone());
+        let watching = tokio::spawn(watching);
+        let mut election = Election::new(self.ttl, boottime());
+        while !self.settle(&mut election).await {
+            let due = election.next_due().unwrap_or_default();
+            let event = timeout(due.saturating_sub(boottime()), incoming.recv()).await;
+            let now = boottime();
+            match event {
+                Err(_) => election.tick(now),
+                Ok(Some(Event::Answered(number, answer))) => election.answered(now, number, answer),
+                Ok(Some(Event::Changed(key, revision))) => election.changed(now, key, revision),
+                Ok(Some(Event::Refused)) => election.refused(now),
+                Ok(Some(Event::Resign) | None) => election.resign(now),
+            }
+            // A process that was stopped learns it here, whatever comes first.
+            election.tick(boottime());
+        }
+        watching.abort();
+    }
+
+    /// Does what the election puts out; whether it is over.
+    async fn settle(&self, election: &mut Election) -> bool {
+        // First: what is called from here on may end the lease.
+        self.fence.set(election.sends_until().unwrap_or_default());
+        let leader = election.leader().map(|it| text(&it.value));
+        self.tell.send_if_modified(|known| {
+            let is_other = *known != leader;
+            known.clone_from(&leader);
+            is_other
+        });
+        let mut last = None;
+        while let Some(output) = election.poll_output() {
+            match output {
+                Output::Call(number, call) => {
+                    let work = carry_out(
+                        self.client.clone(),
+                        self.keys.clone(),
+                        (self.address.clone(), self.ttl),
+                        call,
+                    );
+                    let events = self.events.clone();
+                    last = Some(tokio::spawn(async move {
+                        let _ = events.send(Event::Answered(number, work.await));
+                    }));
+                }
+                Output::Leads(term) => {
+                    info!(event = "cluster_leads", "this scheduler leads, term {term}");
+                    self.say.send_replace(Standing::Leader(term));
+                }
+                Output::Pauses => warn!(
+                    event = "cluster_paused",
+                    "etcd has not confirmed in time that this scheduler leads: nothing is sent until it does"
+                ),
+                Output::GoesOn => {
+                    info!(event = "cluster_goes_on", "etcd confirms it: sending again")
+                }
+                Output::StepsDown(why) => {
+                    warn!(
+                        event = "cluster_steps_down",
+                        "this scheduler steps down: {why}"
+                    );
+                    // The lease's end, so that another takes over at once.
+                    if let Some(revoked) = last.take() {
+                        let _ = timeout(REVOKE_TIME, revoked).await;
+                    }
+                    self.say.send_replace(Standing::Over(why));
+                    return true;
+                }
+            }
+        }
+        false
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn leader_key(found: &KeyValue) -> LeaderKey {
+    LeaderKey {
+        create_revision: found.create_revision,
+        lease: found.lease,
+        value: found.value.clone(),
+    }
+}
+
+/// Carries a call of the election out; what it says.
+async fn carry_out(
+    client: Client,
+    keys: Keys,
+    (address, ttl): (String, Duration),
+    call: Call,
+) -> Answer {
+    let get = || vec![Op::Get(keys.leader()), Op::Get(keys.generation())];
+    let answered: Result<Answer, Error> = match call {
+        Call::Grant => client.grant(ttl).await.map(Answer::Granted),
+        Call::KeepAlive(lease) => client.keep_alive(lease).await.map(|()| Answer::Alive),
+        Call::Revoke(lease) => client.revoke(lease).await.map(|()| Answer::Alive),
+        Call::Read => {
+            let read = Txn {
+                then: get(),
+                ..Txn::default()
+            };
+            client.txn(read).await.map(|it| key_of(&it))
+        }
+        Call::Campaign(lease) => {
+            let put = Op::Put {
+                key: keys.leader(),
+                value: address.into_bytes(),
+                lease,
+            };
+            let campaign = Txn {
+                compare: vec![Compare::Created(keys.leader(), 0)],
+                then: vec![put, Op::Get(keys.generation())],
+                otherwise: get(),
+            };
+            client.txn(campaign).await.map(|it| match it.succeeded {
+                true => Answer::Won(Term {
+                    generation: generation(it.found.first()),
+                    create_revision: it.revision,
+                }),
+                false => key_of(&it),
+            })
+        }
+    };
+    match answered {
+        Ok(answer) => answer,
+        Err(Error::NoSuchLease) => Answer::NoSuchLease,
+        Err(_) => Answer::Unknown,
+    }
+}
+
+/// The leader's key and the generation, as they were read.
+fn key_of(answer: &TxnAnswer) -> Answer {
+    let key = answer.found.first().and_then(Option::as_ref);
+    Answer::Key(key.map(leader_key), generation(answer.found.get(1)))
+}
+
+fn generation(found: Option<&Option<KeyValue>>) -> u64 {
+    let found = found.and_then(Option::as_ref);
+    found
+        .and_then(|it| text(&it.value).trim().parse().ok())
+        .unwrap_or(0)
+}
+
+/// Follows the leader's key, for ever. What is missed between two watches the reads find.
+async fn watch_leader(client: Client, key: Vec<u8>, events: mpsc::UnboundedSender<Event>) {
+    loop {
+        if let Ok(mut watch) = client.watch(&key, 0).await {
+            while let Ok(changes) = watch.next().await {
+                for change in changes {
+                    let event = match change {
+                        ciao_etcd::Event::Put(key) => {
+                            Event::Changed(Some(leader_key(&key)), key.mod_revision)
+                        }
+                        ciao_etcd::Event::Deleted { revision, .. } => {
+                            Event::Changed(None, revision)
+                        }
+                    };
+                    if events.send(event).is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+        sleep(WATCH_AGAIN).await;
+    }
+}

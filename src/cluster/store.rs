@@ -1,0 +1,389 @@
+//! Records in etcd, written under the leader's term.
+//!
+//! Every transaction compares the leader's key, so that none of an earlier term is carried out, however late it comes;
+//! and the revision of the ticket, which each of them writes: one whose answer was lost is never carried out behind a
+//! later one. What is too large for one transaction is staged: its parts, a commit key, and then the parts are carried
+//! out; the next leader finishes what was committed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ciao_etcd::election::Term;
+use ciao_etcd::{Client, Compare, Op, Txn};
+use parking_lot::Mutex;
+use proto_frames::Uuid;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use super::driver::Event;
+use super::keys::Keys;
+use crate::server::{Entries, Found, SharedStore, TakeOver};
+
+/// Most operations in one transaction besides the ticket's: etcd takes 128 unless it is set to take more.
+const MAX_OPS: usize = 100;
+
+/// Most bytes of keys and values in one: etcd takes requests of 1.5 MiB unless it is set to take more.
+const MAX_BYTES: usize = 1_000_000;
+
+/// Bytes of one part of the list of nodes.
+const NODES_PART: usize = 500_000;
+
+/// How often a write is tried again because an earlier one of this scheduler, which was not answered, came between.
+const MAX_BETWEEN: usize = 8;
+
+/// The length that says that a key is deleted.
+const DELETED: u32 = u32::MAX;
+
+/// Records in etcd.
+#[derive(Debug)]
+pub(super) struct EtcdStore {
+    client: Client,
+    handle: Handle,
+    keys: Keys,
+    term: Term,
+    events: mpsc::UnboundedSender<Event>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The revision at which the ticket was written last.
+    ticket: i64,
+    /// Number of the last transaction that was tried.
+    number: u64,
+    /// A write whose parts are staged, and which may be committed: nothing else is written before it is carried out.
+    staged: Option<Vec<Entries>>,
+    /// Parts of the list of nodes that are there.
+    node_parts: usize,
+    /// Whether etcd has said that another leads.
+    is_deposed: bool,
+}
+
+impl EtcdStore {
+    /// Reads all that is there, after what was staged is carried out.
+    pub(super) fn take_over(
+        (client, handle): (Client, Handle),
+        keys: Keys,
+        term: Term,
+        events: mpsc::UnboundedSender<Event>,
+    ) -> Result<TakeOver, String> {
+        let store = Self {
+            client,
+            handle,
+            keys,
+            term,
+            events,
+            state: Mutex::default(),
+        };
+        let mut state = store.state.lock();
+        let (ticket, _) = store.get(&store.keys.ticket())?;
+        state.ticket = ticket.map_or(0, |it| it.mod_revision);
+        // From here on no write of an earlier term is carried out.
+        store.fenced(&mut state, &Vec::new(), Vec::new())?;
+        if let Some(parts) = store.committed()? {
+            state.staged = Some(parts);
+            store.finish_staged(&mut state)?;
+        }
+        let uuid = store.own_uuid(&mut state)?;
+        let records = store.below("r/")?;
+        let parts = store.below("nodes/")?;
+        state.node_parts = parts.len();
+        let nodes = parts.iter().map(|(_, text)| String::from_utf8_lossy(text));
+        let nodes = nodes.collect();
+        drop(state);
+        Ok(TakeOver {
+            uuid,
+            records,
+            nodes,
+            store: Arc::new(store),
+        })
+    }
+
+    fn get(&self, key: &[u8]) -> Result<(Option<ciao_etcd::KeyValue>, i64), String> {
+        let get = self.handle.block_on(self.client.get(key));
+        get.map_err(|error| error.to_string())
+    }
+
+    /// All keys below this one, without it, and their values.
+    fn below(&self, name: &str) -> Result<Found, String> {
+        let prefix = self.keys.key(name);
+        let listing = self.handle.block_on(self.client.list(&prefix));
+        let listing = listing.map_err(|error| error.to_string())?;
+        let cut = |it: ciao_etcd::KeyValue| (it.key[prefix.len()..].to_vec(), it.value);
+        Ok(listing.keys.into_iter().map(cut).collect())
+    }
+
+    /// The parts of a write that was committed and may not be carried out.
+    fn committed(&self) -> Result<Option<Vec<Entries>>, String> {
+        let (commit, _) = self.get(&self.keys.commit())?;
+        let Some(commit) = commit else {
+            return Ok(None);
+        };
+        let count = String::from_utf8_lossy(&commit.value).parse().unwrap_or(0);
+        let staged: BTreeMap<Vec<u8>, Vec<u8>> = self.below("stage/")?.into_iter().collect();
+        let parts: Option<Vec<Entries>> =
+            staged.values().take(count).map(|it| decode(it)).collect();
+        match parts {
+            Some(parts) if parts.len() == count => Ok(Some(parts)),
+            _ => Err("a write that was staged in etcd cannot be read".to_owned()),
+        }
+    }
+
+    fn own_uuid(&self, state: &mut State) -> Result<Uuid, String> {
+        let key = self.keys.key("uuid");
+        let (found, _) = self.get(&key)?;
+        if let Some(uuid) = found.and_then(|it| Uuid::try_parse_ascii(&it.value).ok()) {
+            return Ok(uuid);
+        }
+        let uuid = Uuid::new_v4();
+        let put = Op::Put {
+            key,
+            value: uuid.to_string().into_bytes(),
+            lease: 0,
+        };
+        self.fenced(state, &Vec::new(), vec![put])?;
+        Ok(uuid)
+    }
+
+    /// One transaction: these records, and these operations besides.
+    fn fenced(&self, state: &mut State, records: &Entries, besides: Vec<Op>) -> Result<(), String> {
+        let mut then: Vec<Op> = records.iter().map(|it| self.operation(it)).collect();
+        then.extend(besides);
+        for _ in 0..MAX_BETWEEN {
+            if state.is_deposed {
+                return Err("this scheduler does not lead any more".to_owned());
+            }
+            state.number += 1;
+            let own = format!("{} ", self.term);
+            let ticket = format!("{own}{}", state.number).into_bytes();
+            let mut all = then.clone();
+            all.push(Op::Put {
+                key: self.keys.ticket(),
+                value: ticket.clone(),
+                lease: 0,
+            });
+            let txn = Txn {
+                compare: vec![
+                    Compare::Created(self.keys.leader(), self.term.create_revision),
+                    Compare::Modified(self.keys.ticket(), state.ticket),
+                ],
+                then: all,
+                otherwise: vec![Op::Get(self.keys.leader()), Op::Get(self.keys.ticket())],
+            };
+            let answer = self.handle.block_on(self.client.txn(txn));
+            let answer = answer.map_err(|error| error.to_string())?;
+            if answer.succeeded {
+                state.ticket = answer.revision;
+                return Ok(());
+            }
+            let mut found = answer.found.into_iter();
+            let leader = found.next().flatten();
+            let is_own = leader.is_some_and(|it| it.create_revision == self.term.create_revision);
+            let between = found.next().flatten();
+            let between = between.filter(|it| is_own && it.value.starts_with(own.as_bytes()));
+            match between {
+                // One before, whose answer was lost; or this one, of which the client's connection made two.
+                Some(it) => {
+                    state.ticket = it.mod_revision;
+                    if it.value == ticket {
+                        return Ok(());
+                    }
+                }
+                None => {
+                    state.is_deposed = true;
+                    // A driver that has ended knows.
+                    let _ = self.events.send(Event::Refused);
+                }
+            }
+        }
+        Err("etcd carries out writes that were given up".to_owned())
+    }
+
+    fn operation(&self, (key, value): &(Vec<u8>, Option<Vec<u8>>)) -> Op {
+        let key = self.keys.record(key);
+        match value {
+            Some(value) => Op::Put {
+                key,
+                value: value.clone(),
+                lease: 0,
+            },
+            None => Op::Delete(key),
+        }
+    }
+
+    /// A write that is too large for one transaction.
+    fn stage(&self, state: &mut State, parts: Vec<Entries>) -> Result<(), String> {
+        self.fenced(state, &Vec::new(), self.no_stage())?;
+        for (number, part) in parts.iter().enumerate() {
+            let put = Op::Put {
+                key: self.keys.part("stage", number),
+                value: encode(part),
+                lease: 0,
+            };
+            self.fenced(state, &Vec::new(), vec![put])?;
+        }
+        state.staged = Some(parts);
+        self.finish_staged(state)
+    }
+
+    /// Commits what is staged, and carries it out. Also where that has failed before, at any step.
+    fn finish_staged(&self, state: &mut State) -> Result<(), String> {
+        let Some(parts) = state.staged.take() else {
+            return Ok(());
+        };
+        let done = self.carry_out(state, &parts);
+        if done.is_err() {
+            state.staged = Some(parts);
+        }
+        done
+    }
+
+    fn carry_out(&self, state: &mut State, parts: &[Entries]) -> Result<(), String> {
+        let commit = Op::Put {
+            key: self.keys.commit(),
+            value: parts.len().to_string().into_bytes(),
+            lease: 0,
+        };
+        self.fenced(state, &Vec::new(), vec![commit])?;
+        for part in parts {
+            self.fenced(state, part, Vec::new())?;
+        }
+        self.fenced(state, &Vec::new(), self.no_stage())
+    }
+
+    /// What takes a staged write away.
+    fn no_stage(&self) -> Vec<Op> {
+        let parts = self.keys.key("stage/");
+        vec![Op::Delete(self.keys.commit()), Op::DeletePrefix(parts)]
+    }
+}
+
+impl SharedStore for EtcdStore {
+    fn write(&self, entries: Entries) -> Result<(), String> {
+        let mut state = self.state.lock();
+        self.finish_staged(&mut state)?;
+        let mut parts = parts(entries);
+        match parts.len() {
+            0 => self.fenced(&mut state, &Vec::new(), Vec::new()),
+            1 => self.fenced(&mut state, &parts.remove(0), Vec::new()),
+            _ => self.stage(&mut state, parts),
+        }
+    }
+
+    fn write_nodes(&self, nodes: &str) -> Result<(), String> {
+        let mut state = self.state.lock();
+        let mut number = 0;
+        let mut rest = nodes;
+        while !rest.is_empty() {
+            // Whole lines.
+            let most = rest.len().min(NODES_PART);
+            let end = rest.as_bytes()[..most]
+                .iter()
+                .rposition(|&byte| byte == b'\n');
+            let (part, behind) = rest.split_at(end.map_or(rest.len(), |end| end + 1));
+            let put = Op::Put {
+                key: self.keys.part("nodes", number),
+                value: part.as_bytes().to_vec(),
+                lease: 0,
+            };
+            self.fenced(&mut state, &Vec::new(), vec![put])?;
+            (rest, number) = (behind, number + 1);
+        }
+        for surplus in number..state.node_parts {
+            let delete = Op::Delete(self.keys.part("nodes", surplus));
+            self.fenced(&mut state, &Vec::new(), vec![delete])?;
+        }
+        state.node_parts = number;
+        Ok(())
+    }
+}
+
+/// Cuts a write into what fits one transaction each. A record that is larger than that stands alone.
+fn parts(entries: Entries) -> Vec<Entries> {
+    let mut parts: Vec<Entries> = Vec::new();
+    let mut bytes = 0;
+    for entry in entries {
+        let len = entry.0.len() + entry.1.as_ref().map_or(0, Vec::len);
+        match parts.last_mut() {
+            Some(part) if part.len() < MAX_OPS && bytes + len <= MAX_BYTES => {
+                bytes += len;
+                part.push(entry);
+            }
+            _ => {
+                bytes = len;
+                parts.push(vec![entry]);
+            }
+        }
+    }
+    parts
+}
+
+/// A part in bytes: of each entry the length of the key, it, the length of the value or [`DELETED`], and the value.
+fn encode(part: &Entries) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (key, value) in part {
+        put(&mut bytes, key);
+        match value {
+            Some(value) => put(&mut bytes, value),
+            None => bytes.extend_from_slice(&DELETED.to_be_bytes()),
+        }
+    }
+    bytes
+}
+
+fn put(bytes: &mut Vec<u8>, field: &[u8]) {
+    let len = u32::try_from(field.len()).expect("records are shorter than 4 GiB");
+    bytes.extend_from_slice(&len.to_be_bytes());
+    bytes.extend_from_slice(field);
+}
+
+/// Inverse of [`encode`]; `None` where the bytes are no part.
+fn decode(mut bytes: &[u8]) -> Option<Entries> {
+    let mut part = Entries::new();
+    while !bytes.is_empty() {
+        let key = take(&mut bytes)??;
+        part.push((key, take(&mut bytes)?));
+    }
+    Some(part)
+}
+
+/// The next field; `Some(None)` for a value that there is not.
+fn take(bytes: &mut &[u8]) -> Option<Option<Vec<u8>>> {
+    let (len, rest) = bytes.split_first_chunk()?;
+    let len = u32::from_be_bytes(*len);
+    if len == DELETED {
+        *bytes = rest;
+        return Some(None);
+    }
+    let (field, rest) = rest.split_at_checked(usize::try_from(len).ok()?)?;
+    *bytes = rest;
+    Some(Some(field.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Entries, MAX_OPS, decode, encode, parts};
+
+    #[test]
+    fn a_part_is_read_as_it_was_written() {
+        let part: Entries = vec![
+            (b"ia".to_vec(), Some(b"value".to_vec())),
+            (b"ib".to_vec(), None),
+            (b"ic".to_vec(), Some(Vec::new())),
+        ];
+        let bytes = encode(&part);
+        assert_eq!(decode(&bytes), Some(part));
+        assert_eq!(decode(&bytes[..bytes.len() - 1]), None);
+    }
+
+    #[test]
+    fn a_write_is_cut_into_what_one_transaction_takes() {
+        let entry = |number: usize, len| (vec![b'i', number as u8], Some(vec![0; len]));
+        let many: Entries = (0..250).map(|number| entry(number, 10)).collect();
+        let lens: Vec<usize> = parts(many).iter().map(Vec::len).collect();
+        assert_eq!(lens, [MAX_OPS, MAX_OPS, 50]);
+        let long: Entries = (0..3).map(|number| entry(number, 400_000)).collect();
+        let lens: Vec<usize> = parts(long).iter().map(Vec::len).collect();
+        assert_eq!(lens, [2, 1]);
+    }
+}

@@ -1,0 +1,128 @@
+//! A scheduler that waits for its turn: it listens where it will serve, and refuses everybody with the leader's address.
+//!
+//! Peers that speak frames are told after TLS and CONNECT, in their own encoding, that another try may help
+//! (`ConnectionFailure`); what is asked over HTTP is answered with 503, but for `/livez`. Connections of the Placement API
+//! without TLS are closed.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, timeout};
+use tracing::debug;
+
+use super::accept::{Listener, Speaks, poll_accept};
+use super::credentials::{Credentials, Live, Moment};
+use super::handshake::{self, Acceptor, HandshakeError};
+use super::http;
+use super::limits::MAX_ACCEPT_PAUSE;
+use super::start::{ServerConfig, StartError, open_all};
+
+/// Connections that are refused at a time; more wait in the kernel. As many as the handshakes that a leader has under
+/// way.
+const REFUSALS: usize = super::limits::MAX_HANDSHAKES;
+
+/// How long a connection may take to be refused.
+const REFUSAL_LIMIT: Duration = Duration::from_secs(5);
+
+/// A scheduler that listens and does not lead. What it opened goes to the [`Server`](super::Server) that it becomes.
+#[derive(Debug)]
+pub struct Standby {
+    pub(super) listeners: Vec<Listener>,
+    acceptor: Acceptor,
+}
+
+impl Standby {
+    /// Loads certificates and opens the sockets.
+    ///
+    /// # Errors
+    /// [`StartError`]: the first thing that fails.
+    pub fn bind(config: &ServerConfig) -> Result<Self, StartError> {
+        let credentials = Credentials::load(config, Moment::Start)?;
+        Ok(Self {
+            listeners: open_all(config)?,
+            acceptor: Acceptor {
+                credentials: Live::new(credentials),
+                limits: Arc::new(config.limits.clone()),
+                require_binding: false,
+            },
+        })
+    }
+
+    /// The addresses at which it refuses peers that speak frames, with real ports.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn local_addrs(&self) -> io::Result<Vec<SocketAddr>> {
+        self.addresses(Speaks::Ssntp)
+    }
+
+    /// The addresses at which it answers over HTTP, with real ports.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn http_addrs(&self) -> io::Result<Vec<SocketAddr>> {
+        self.addresses(Speaks::Http)
+    }
+
+    fn addresses(&self, speaks: Speaks) -> io::Result<Vec<SocketAddr>> {
+        let listeners = self.listeners.iter().filter(|it| it.speaks == speaks);
+        listeners.map(|it| it.socket.local_addr()).collect()
+    }
+
+    /// Refuses everybody, for ever. `leader`: where the leader is, as far as that is known.
+    pub async fn refuse_all(&self, leader: watch::Receiver<Option<String>>) {
+        let places = Arc::new(Semaphore::new(REFUSALS));
+        loop {
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                return;
+            };
+            match poll_fn(|cx| poll_accept(&self.listeners, 0, cx)).await {
+                Ok((tcp, from, speaks)) => {
+                    let why = standby(leader.borrow().as_deref());
+                    let acceptor = self.acceptor.clone();
+                    tokio::spawn(async move {
+                        let refusal = refuse((tcp, speaks), &acceptor, &why);
+                        if timeout(REFUSAL_LIMIT, refusal).await.is_err() {
+                            debug!("{from}: was not refused within {REFUSAL_LIMIT:?}");
+                        }
+                        drop(place);
+                    });
+                }
+                Err(error) => {
+                    debug!("cannot accept connections: {error}");
+                    sleep(MAX_ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+/// What is said to who comes.
+fn standby(leader: Option<&str>) -> HandshakeError {
+    HandshakeError::Standby(match leader {
+        Some(leader) => format!("; the leader is at {leader}"),
+        None => "; no scheduler leads now".to_owned(),
+    })
+}
+
+async fn refuse((tcp, speaks): (TcpStream, Speaks), acceptor: &Acceptor, why: &HandshakeError) {
+    match speaks {
+        Speaks::Ssntp => {
+            if let Ok(peer) = handshake::greet(tcp, acceptor).await {
+                peer.refuse(why).await;
+            }
+        }
+        Speaks::Http | Speaks::PlacementTls => {
+            let shown = (&*acceptor.credentials, speaks);
+            if let Ok(stream) = handshake::greet_tls(tcp, shown, &acceptor.limits).await {
+                http::stand_by(stream, why).await;
+            }
+        }
+        Speaks::Placement => {}
+    }
+}
