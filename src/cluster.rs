@@ -5,14 +5,18 @@
 //! driver ── the election, its calls and its watch, on a runtime of their own ──▶ Fence, Standing
 //! store  ── records, under the term: SharedStore
 //! keys   ── what is where in etcd
+//! care   ── etcd's own growth and alarms, looked after by the leader
+//! view   ── who leads and who stands by, for operators
 //! ```
 //!
 //! The daemon serves while [`Standing`] is [`Standing::Leader`], refuses everybody while it is a standby, and ends its
 //! process once it is over: nothing of a term outlives it.
 
+mod care;
 mod driver;
 mod keys;
 mod store;
+mod view;
 
 use std::io;
 use std::sync::Arc;
@@ -28,6 +32,8 @@ use self::keys::Keys;
 use self::store::EtcdStore;
 use crate::net::fence::Fence;
 use crate::server::TakeOver;
+
+pub use self::view::{ClusterView, EtcdMember, Released, new_generation, release, view};
 
 /// How long etcd keeps the key of a leader that it does not hear of, unless the flags say otherwise.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(3);
@@ -48,6 +54,8 @@ pub struct ClusterConfig {
     pub etcd: EtcdConfig,
     /// See [`DEFAULT_TTL`].
     pub ttl: Duration,
+    /// Whether it has etcd forget what was overwritten, while it leads.
+    pub is_compacting: bool,
     /// Where this scheduler can be reached, for those whom a standby refuses.
     pub address: String,
 }
@@ -104,6 +112,7 @@ impl Cluster {
             keys: keys.clone(),
             ttl: config.ttl,
             address: config.address.clone(),
+            is_compacting: config.is_compacting,
             fence: Arc::clone(&fence),
             say,
             tell,

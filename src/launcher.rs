@@ -31,6 +31,7 @@ pub mod first;
 mod host;
 mod images;
 mod kept;
+mod leader_term;
 mod lease;
 mod limits;
 mod metrics;

@@ -78,7 +78,7 @@ pub use node_file::NodeFileError;
 pub use placement::{PLACEMENT_PATH, PlacementConfig, PlacementError, TokensError};
 pub use profile::{Profile, ProfileError};
 pub use reload::ReloadConfig;
-pub use shared::{Entries, Found, SharedStore, TakeOver};
+pub use shared::{Entries, Found, SharedDocument, SharedStore, TakeOver};
 pub use standby::Standby;
 pub use start::{Server, ServerConfig, StartError};
 pub use store::{HISTORY_BYTES, HISTORY_TIME, HistoryLimits};

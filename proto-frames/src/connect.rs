@@ -1,5 +1,7 @@
 //! The two messages that open a connection, each with a layout of its own: CONNECT and CONNECTED.
 
+use std::fmt;
+
 use crate::Uuid;
 use bytes::Bytes;
 
@@ -36,8 +38,26 @@ pub struct Connected {
     pub source: Uuid,
     /// The client's UUID.
     pub destination: Uuid,
+    /// Under which term the scheduler leads, where it is one of several; in the native encoding alone, by a version of
+    /// [`Version::SAYS_TERM`] and later.
+    pub term: Option<Term>,
     /// The cluster configuration (YAML), may be empty.
     pub payload: Bytes,
+}
+
+/// The turn of one scheduler among several behind one name. Later ones are greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Term {
+    /// Raised by an operator after the store that decides who leads was wiped, or set back.
+    pub generation: u64,
+    /// The store's revision at which the turn began.
+    pub revision: u64,
+}
+
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.generation, self.revision)
+    }
 }
 
 impl Connect {
@@ -63,6 +83,7 @@ impl Connected {
             role: Role::SCHEDULER,
             source,
             destination,
+            term: None,
             payload: configuration,
         }
     }
@@ -85,6 +106,16 @@ impl Connected {
         }
     }
 
+    /// The same from one that leads under this term ([`Version::SAYS_TERM`]).
+    #[must_use]
+    pub fn under(self, term: Term) -> Self {
+        Self {
+            version: Version::SAYS_TERM,
+            term: Some(term),
+            ..self
+        }
+    }
+
     /// Whether it is from a scheduler that records ends.
     #[must_use]
     pub fn records_ends(&self) -> bool {
@@ -98,6 +129,6 @@ impl Connected {
     }
 
     fn is_at_least(&self, version: Version) -> bool {
-        self.version.major == version.major && self.version.minor >= version.minor
+        self.version.is_at_least(version)
     }
 }

@@ -12,7 +12,7 @@ use crate::trace::Trace;
 pub struct Version {
     /// Major version, 7 bits; 0 today.
     pub major: u8,
-    /// Minor version; 1 today, but for [`Version::RECORDS_ENDS`] and [`Version::ANSWERS_REPORTS`].
+    /// Minor version; 1 today, but for those of schedulers below.
     pub minor: u8,
 }
 
@@ -27,6 +27,14 @@ impl Version {
 
     /// What one says there that answers also every STATS with a number: 0.3. It does all that one of 0.2 does.
     pub const ANSWERS_REPORTS: Self = Self { major: 0, minor: 3 };
+
+    /// What one says there, in the native encoding, whose CONNECTED has its term: 0.4. It does all that one of 0.3 does.
+    pub const SAYS_TERM: Self = Self { major: 0, minor: 4 };
+
+    /// Whether it is of the same major version, and as late or later.
+    pub(crate) fn is_at_least(self, version: Self) -> bool {
+        self.major == version.major && self.minor >= version.minor
+    }
 }
 
 /// Any message but CONNECT and CONNECTED. The payload is opaque here; see [`crate::payload`].

@@ -18,7 +18,7 @@ pub mod payload;
 pub mod trace;
 
 pub use codec::{DecodeError, Decoder, Encoder, Encoding, Message, Received, TooLong};
-pub use connect::{Connect, Connected};
+pub use connect::{Connect, Connected, Term};
 pub use frame::{Frame, Version};
 pub use kind::{FrameType, Kind};
 pub use limits::Limits;

@@ -5,8 +5,8 @@ use proptest::prelude::{
     BoxedStrategy, Just, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest,
 };
 use proto_frames::{
-    Connect, Connected, Decoder, Encoder, Encoding, Frame, Kind, Limits, Message, Role, Timestamp,
-    Trace, TraceNode, Uuid, Version,
+    Connect, Connected, Decoder, Encoder, Encoding, Frame, Kind, Limits, Message, Role, Term,
+    Timestamp, Trace, TraceNode, Uuid, Version,
 };
 
 proptest! {
@@ -25,7 +25,7 @@ proptest! {
     #[test]
     fn a_server_s_stream_is_read_as_it_was_written(
         (encoding, connected, frames) in any_encoding().prop_flat_map(|encoding| {
-            (Just(encoding), connected(), frames(encoding))
+            (Just(encoding), connected(encoding), frames(encoding))
         }),
         chunks in chunks(),
     ) {
@@ -185,13 +185,20 @@ fn connect() -> impl Strategy<Value = Connect> {
     )
 }
 
-fn connected() -> impl Strategy<Value = Connected> {
-    (version(), role(), uuid(), uuid(), payload()).prop_map(
-        |(version, role, source, destination, payload)| Connected {
+fn connected(encoding: Encoding) -> impl Strategy<Value = Connected> {
+    let term = (any::<u64>(), any::<u64>()).prop_map(|(generation, revision)| Term {
+        generation,
+        revision,
+    });
+    (version(), role(), uuid(), uuid(), term, payload()).prop_map(
+        move |(version, role, source, destination, term, payload)| Connected {
             version,
             role,
             source,
             destination,
+            // The version says whether there is one.
+            term: (encoding == Encoding::Native && version.major == 0 && version.minor >= 4)
+                .then_some(term),
             payload,
         },
     )

@@ -9,8 +9,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
-use super::Standing;
 use super::keys::Keys;
+use super::{Standing, care};
 use crate::net::fence::{Fence, boottime};
 
 /// Pause before the key is watched again, where that has failed.
@@ -38,6 +38,8 @@ pub(super) struct Driver {
     pub(super) ttl: Duration,
     /// Where this scheduler can be reached.
     pub(super) address: String,
+    /// See [`super::care`].
+    pub(super) is_compacting: bool,
     pub(super) fence: Arc<Fence>,
     pub(super) say: watch::Sender<Standing>,
     /// Where the leader can be reached.
@@ -51,6 +53,9 @@ impl Driver {
         let watching = watch_leader(self.client.clone(), self.keys.leader(), self.events.clone());
         let watching = tokio::spawn(watching);
         let mut election = Election::new(self.ttl, boottime());
+        let compact = (self.is_compacting, self.keys.leader());
+        let care = care::look_after(self.client.clone(), compact, self.say.subscribe());
+        let care = tokio::spawn(care);
         while !self.settle(&mut election).await {
             let due = election.next_due().unwrap_or_default();
             let event = timeout(due.saturating_sub(boottime()), incoming.recv()).await;
@@ -66,6 +71,7 @@ impl Driver {
             election.tick(boottime());
         }
         watching.abort();
+        care.abort();
     }
 
     /// Does what the election puts out; whether it is over.
@@ -143,7 +149,13 @@ async fn carry_out(
 ) -> Answer {
     let get = || vec![Op::Get(keys.leader()), Op::Get(keys.generation())];
     let answered: Result<Answer, Error> = match call {
-        Call::Grant => client.grant(ttl).await.map(Answer::Granted),
+        Call::Grant => match client.grant(ttl).await {
+            Ok(lease) => {
+                be_listed(client, &keys, (address, lease)).await;
+                Ok(Answer::Granted(lease))
+            }
+            Err(error) => Err(error),
+        },
         Call::KeepAlive(lease) => client.keep_alive(lease).await.map(|()| Answer::Alive),
         Call::Revoke(lease) => client.revoke(lease).await.map(|()| Answer::Alive),
         Call::Read => {
@@ -178,6 +190,20 @@ async fn carry_out(
         Err(Error::NoSuchLease) => Answer::NoSuchLease,
         Err(_) => Answer::Unknown,
     }
+}
+
+/// Has this scheduler be found among those that take part. One that cannot write it takes part all the same.
+async fn be_listed(client: Client, keys: &Keys, (address, lease): (String, i64)) {
+    let put = Op::Put {
+        key: keys.member(&address),
+        value: crate::VERSION.as_bytes().to_vec(),
+        lease,
+    };
+    let put = Txn {
+        then: vec![put],
+        ..Txn::default()
+    };
+    let _ = client.txn(put).await;
 }
 
 /// The leader's key and the generation, as they were read.

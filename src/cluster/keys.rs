@@ -2,14 +2,32 @@
 //!
 //! ```text
 //! leader          the leader's address, under its lease
+//! member/ADDRESS  the version of a scheduler that takes part, under its lease
 //! generation      raised by an operator after etcd was restored, decimal; absent = 0
-//! uuid            the UUID that peers know the scheduler by
+//! uuid/0000       the UUID that peers know the scheduler by
 //! ticket          term and number of the latest write: each compares its revision, so that none is carried out twice
 //! r/KEY           a record, as in the store of a state directory
+//! long/KEY/0000…  a record that is too long for one key, in parts
 //! nodes/0000…     the list of nodes, in parts
+//! configuration/0000…
+//!                 the versions of the cluster configuration, in parts
 //! stage/0000…     parts of a write that is too large for one transaction
-//! stage-commit    how many parts there are: from then on they are carried out, whatever happens
+//! commit          how many parts there are: from then on they are carried out, whatever happens
 //! ```
+
+use crate::server::SharedDocument;
+
+/// Where the schedulers are that take part.
+pub(super) const MEMBERS: &str = "member/";
+
+/// Where records are.
+pub(super) const RECORDS: &str = "r/";
+
+/// Where the parts of long records are.
+pub(super) const LONG: &str = "long/";
+
+/// Where the parts of a staged write are.
+pub(super) const STAGE: &str = "stage";
 
 /// The keys of one cluster.
 #[derive(Debug, Clone)]
@@ -32,6 +50,10 @@ impl Keys {
         self.key("leader")
     }
 
+    pub(super) fn member(&self, address: &str) -> Vec<u8> {
+        self.key(&format!("{MEMBERS}{address}"))
+    }
+
     pub(super) fn generation(&self) -> Vec<u8> {
         self.key("generation")
     }
@@ -41,17 +63,44 @@ impl Keys {
     }
 
     pub(super) fn commit(&self) -> Vec<u8> {
-        self.key("stage-commit")
+        self.key("commit")
     }
 
-    /// A part of the list of nodes, or of a staged write. In the order of their numbers, up to 9,999.
-    pub(super) fn part(&self, of: &str, number: usize) -> Vec<u8> {
-        self.key(&format!("{of}/{number:04}"))
+    /// A key by the bytes that stand behind the prefix.
+    pub(super) fn below(&self, key: &[u8]) -> Vec<u8> {
+        [self.prefix.as_bytes(), key].concat()
     }
+}
 
-    pub(super) fn record(&self, key: &[u8]) -> Vec<u8> {
-        let mut whole = self.key("r/");
-        whole.extend_from_slice(key);
-        whole
+/// Where the parts of a document are.
+pub(super) const fn document(which: SharedDocument) -> &'static str {
+    match which {
+        SharedDocument::Nodes => "nodes",
+        SharedDocument::Configuration => "configuration",
+        SharedDocument::Uuid => "uuid",
     }
+}
+
+/// A part of a value that stands in several keys. In the order of their numbers, up to 9,999.
+pub(super) fn part(name: &[u8], number: usize) -> Vec<u8> {
+    [name, format!("/{number:04}").as_bytes()].concat()
+}
+
+/// Inverse of [`part`].
+pub(super) fn numbered(key: &[u8]) -> Option<(&[u8], usize)> {
+    let (name, number) = key.split_last_chunk::<5>()?;
+    let number = str::from_utf8(number).ok()?.strip_prefix('/')?;
+    Some((name, number.parse().ok()?))
+}
+
+/// The value and the number of a key that is a part of a value in several keys; `None` for others.
+pub(super) fn part_of(key: &[u8]) -> Option<(&[u8], usize)> {
+    let of = [
+        LONG,
+        document(SharedDocument::Nodes),
+        document(SharedDocument::Configuration),
+        document(SharedDocument::Uuid),
+    ];
+    let is_part = of.iter().any(|it| key.starts_with(it.as_bytes()));
+    numbered(key).filter(|_| is_part)
 }

@@ -3,7 +3,8 @@
 //! Every transaction compares the leader's key, so that none of an earlier term is carried out, however late it comes;
 //! and the revision of the ticket, which each of them writes: one whose answer was lost is never carried out behind a
 //! later one. What is too large for one transaction is staged: its parts, a commit key, and then the parts are carried
-//! out; the next leader finishes what was committed.
+//! out; the next leader finishes what was committed. A value that is too large for one key stands in several, below
+//! `long/`, and so does the list of nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,8 +17,8 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::driver::Event;
-use super::keys::Keys;
-use crate::server::{Entries, Found, SharedStore, TakeOver};
+use super::keys::{self, Keys};
+use crate::server::{Entries, Found, SharedDocument, SharedStore, TakeOver};
 
 /// Most operations in one transaction besides the ticket's: etcd takes 128 unless it is set to take more.
 const MAX_OPS: usize = 100;
@@ -25,8 +26,8 @@ const MAX_OPS: usize = 100;
 /// Most bytes of keys and values in one: etcd takes requests of 1.5 MiB unless it is set to take more.
 const MAX_BYTES: usize = 1_000_000;
 
-/// Bytes of one part of the list of nodes.
-const NODES_PART: usize = 500_000;
+/// Bytes of a value above which it stands in several keys. Two of them fit one transaction.
+const VALUE_PART: usize = 480_000;
 
 /// How often a write is tried again because an earlier one of this scheduler, which was not answered, came between.
 const MAX_BETWEEN: usize = 8;
@@ -53,8 +54,9 @@ struct State {
     number: u64,
     /// A write whose parts are staged, and which may be committed: nothing else is written before it is carried out.
     staged: Option<Vec<Entries>>,
-    /// Parts of the list of nodes that are there.
-    node_parts: usize,
+    /// In how many keys a value may stand, by what stands before their numbers: for records that were longer than one
+    /// key takes, and for the list of nodes.
+    long: BTreeMap<Vec<u8>, usize>,
     /// Whether etcd has said that another leads.
     is_deposed: bool,
 }
@@ -84,17 +86,25 @@ impl EtcdStore {
             state.staged = Some(parts);
             store.finish_staged(&mut state)?;
         }
-        let uuid = store.own_uuid(&mut state)?;
-        let records = store.below("r/")?;
-        let parts = store.below("nodes/")?;
-        state.node_parts = parts.len();
-        let nodes = parts.iter().map(|(_, text)| String::from_utf8_lossy(text));
-        let nodes = nodes.collect();
+        let uuid = store.document(&mut state, SharedDocument::Uuid)?;
+        let uuid = Uuid::try_parse_ascii(&uuid).ok();
+        let mut records = store.below(keys::RECORDS)?;
+        for (key, (value, parts)) in joined(store.below(keys::LONG)?) {
+            state
+                .long
+                .insert([keys::LONG.as_bytes(), &key].concat(), parts);
+            records.push((key, value));
+        }
+        // In the order in which a store of one scheduler has them.
+        records.sort_unstable();
+        let nodes = store.document(&mut state, SharedDocument::Nodes)?;
+        let configuration = store.document(&mut state, SharedDocument::Configuration)?;
         drop(state);
         Ok(TakeOver {
             uuid,
             records,
             nodes,
+            configuration,
             store: Arc::new(store),
         })
     }
@@ -113,6 +123,15 @@ impl EtcdStore {
         Ok(listing.keys.into_iter().map(cut).collect())
     }
 
+    /// A document, and in how many keys it stands.
+    fn document(&self, state: &mut State, which: SharedDocument) -> Result<Vec<u8>, String> {
+        let name = keys::document(which);
+        let found = joined(self.below(name)?).remove(&[][..]);
+        let (bytes, parts) = found.unwrap_or_default();
+        state.long.insert(name.into(), parts);
+        Ok(bytes)
+    }
+
     /// The parts of a write that was committed and may not be carried out.
     fn committed(&self) -> Result<Option<Vec<Entries>>, String> {
         let (commit, _) = self.get(&self.keys.commit())?;
@@ -120,34 +139,18 @@ impl EtcdStore {
             return Ok(None);
         };
         let count = String::from_utf8_lossy(&commit.value).parse().unwrap_or(0);
-        let staged: BTreeMap<Vec<u8>, Vec<u8>> = self.below("stage/")?.into_iter().collect();
-        let parts: Option<Vec<Entries>> =
-            staged.values().take(count).map(|it| decode(it)).collect();
+        let staged = self.below(keys::STAGE)?;
+        let staged = staged.iter().take(count);
+        let parts: Option<Vec<Entries>> = staged.map(|(_, part)| decode(part)).collect();
         match parts {
             Some(parts) if parts.len() == count => Ok(Some(parts)),
             _ => Err("a write that was staged in etcd cannot be read".to_owned()),
         }
     }
 
-    fn own_uuid(&self, state: &mut State) -> Result<Uuid, String> {
-        let key = self.keys.key("uuid");
-        let (found, _) = self.get(&key)?;
-        if let Some(uuid) = found.and_then(|it| Uuid::try_parse_ascii(&it.value).ok()) {
-            return Ok(uuid);
-        }
-        let uuid = Uuid::new_v4();
-        let put = Op::Put {
-            key,
-            value: uuid.to_string().into_bytes(),
-            lease: 0,
-        };
-        self.fenced(state, &Vec::new(), vec![put])?;
-        Ok(uuid)
-    }
-
-    /// One transaction: these records, and these operations besides.
-    fn fenced(&self, state: &mut State, records: &Entries, besides: Vec<Op>) -> Result<(), String> {
-        let mut then: Vec<Op> = records.iter().map(|it| self.operation(it)).collect();
+    /// One transaction: these entries, and these operations besides.
+    fn fenced(&self, state: &mut State, entries: &Entries, besides: Vec<Op>) -> Result<(), String> {
+        let mut then: Vec<Op> = entries.iter().map(|it| self.operation(it)).collect();
         then.extend(besides);
         for _ in 0..MAX_BETWEEN {
             if state.is_deposed {
@@ -200,7 +203,7 @@ impl EtcdStore {
     }
 
     fn operation(&self, (key, value): &(Vec<u8>, Option<Vec<u8>>)) -> Op {
-        let key = self.keys.record(key);
+        let key = self.keys.below(key);
         match value {
             Some(value) => Op::Put {
                 key,
@@ -216,7 +219,7 @@ impl EtcdStore {
         self.fenced(state, &Vec::new(), self.no_stage())?;
         for (number, part) in parts.iter().enumerate() {
             let put = Op::Put {
-                key: self.keys.part("stage", number),
+                key: self.keys.below(&keys::part(keys::STAGE.as_bytes(), number)),
                 value: encode(part),
                 lease: 0,
             };
@@ -253,52 +256,111 @@ impl EtcdStore {
 
     /// What takes a staged write away.
     fn no_stage(&self) -> Vec<Op> {
-        let parts = self.keys.key("stage/");
+        let parts = self.keys.key(keys::STAGE);
         vec![Op::Delete(self.keys.commit()), Op::DeletePrefix(parts)]
+    }
+}
+
+impl State {
+    /// The keys that have a value which may be too long for one: what they get, and those that held more of an earlier
+    /// one and go. Below `name`, a folder.
+    ///
+    /// Counts are never less than what is there, whatever became of an earlier write: they fall with [`State::wrote`].
+    fn long_value(&mut self, name: &[u8], value: Option<&[u8]>) -> Entries {
+        let parts: Vec<&[u8]> = value.map_or_else(Vec::new, |it| it.chunks(VALUE_PART).collect());
+        let before = self.long.get(name).copied().unwrap_or(0);
+        if before.max(parts.len()) > 0 {
+            self.long.insert(name.to_vec(), before.max(parts.len()));
+        }
+        let count = before.max(parts.len());
+        let part = |number: usize| {
+            let key = keys::part(name, number);
+            (key, parts.get(number).map(|it| it.to_vec()))
+        };
+        (0..count).map(part).collect()
+    }
+
+    /// The keys of a record.
+    fn record(&mut self, (key, value): (Vec<u8>, Option<Vec<u8>>)) -> Entries {
+        let (short, long) = match value {
+            Some(value) if value.len() > VALUE_PART => (None, Some(value)),
+            value => (value, None),
+        };
+        let mut entries = self.long_value(&[keys::LONG.as_bytes(), &key].concat(), long.as_deref());
+        entries.push(([keys::RECORDS.as_bytes(), &key].concat(), short));
+        entries
+    }
+
+    /// These entries are written: what they have deleted is there no more.
+    fn wrote(&mut self, entries: &Entries) {
+        for (key, value) in entries {
+            let Some((name, number)) = keys::part_of(key) else {
+                continue;
+            };
+            if value.is_none()
+                && let Some(count) = self.long.get_mut(name)
+            {
+                *count = number.min(*count);
+                if *count == 0 {
+                    self.long.remove(name);
+                }
+            }
+        }
+    }
+}
+
+impl EtcdStore {
+    /// Writes all of them or none.
+    fn write_keys(&self, state: &mut State, entries: Entries) -> Result<(), String> {
+        self.finish_staged(state)?;
+        let mut parts = parts(entries);
+        let written = match parts.len() {
+            0 => self.fenced(state, &Vec::new(), Vec::new()),
+            1 => self.fenced(state, &parts[0], Vec::new()),
+            _ => {
+                let staged = std::mem::take(&mut parts);
+                parts.clone_from(&staged);
+                self.stage(state, staged)
+            }
+        };
+        written?;
+        parts.iter().for_each(|it| state.wrote(it));
+        Ok(())
     }
 }
 
 impl SharedStore for EtcdStore {
     fn write(&self, entries: Entries) -> Result<(), String> {
         let mut state = self.state.lock();
-        self.finish_staged(&mut state)?;
-        let mut parts = parts(entries);
-        match parts.len() {
-            0 => self.fenced(&mut state, &Vec::new(), Vec::new()),
-            1 => self.fenced(&mut state, &parts.remove(0), Vec::new()),
-            _ => self.stage(&mut state, parts),
-        }
+        let entries = entries
+            .into_iter()
+            .flat_map(|it| state.record(it))
+            .collect();
+        self.write_keys(&mut state, entries)
     }
 
-    fn write_nodes(&self, nodes: &str) -> Result<(), String> {
+    fn write_document(&self, which: SharedDocument, bytes: &[u8]) -> Result<(), String> {
         let mut state = self.state.lock();
-        let mut number = 0;
-        let mut rest = nodes;
-        while !rest.is_empty() {
-            // Whole lines.
-            let most = rest.len().min(NODES_PART);
-            let end = rest.as_bytes()[..most]
-                .iter()
-                .rposition(|&byte| byte == b'\n');
-            let (part, behind) = rest.split_at(end.map_or(rest.len(), |end| end + 1));
-            let put = Op::Put {
-                key: self.keys.part("nodes", number),
-                value: part.as_bytes().to_vec(),
-                lease: 0,
-            };
-            self.fenced(&mut state, &Vec::new(), vec![put])?;
-            (rest, number) = (behind, number + 1);
-        }
-        for surplus in number..state.node_parts {
-            let delete = Op::Delete(self.keys.part("nodes", surplus));
-            self.fenced(&mut state, &Vec::new(), vec![delete])?;
-        }
-        state.node_parts = number;
-        Ok(())
+        let entries = state.long_value(keys::document(which).as_bytes(), Some(bytes));
+        self.write_keys(&mut state, entries)
     }
 }
 
-/// Cuts a write into what fits one transaction each. A record that is larger than that stands alone.
+/// Values that stand in several keys, by what stands before their numbers, and in how many each does.
+fn joined(parts: Found) -> BTreeMap<Vec<u8>, (Vec<u8>, usize)> {
+    let mut values: BTreeMap<Vec<u8>, (Vec<u8>, usize)> = BTreeMap::new();
+    for (key, bytes) in parts {
+        // In the order of their numbers, as etcd lists them.
+        if let Some((name, _)) = keys::numbered(&key) {
+            let (value, count) = values.entry(name.to_vec()).or_default();
+            value.extend(bytes);
+            *count += 1;
+        }
+    }
+    values
+}
+
+/// Cuts a write into what fits one transaction each. No value is larger than that.
 fn parts(entries: Entries) -> Vec<Entries> {
     let mut parts: Vec<Entries> = Vec::new();
     let mut bytes = 0;
@@ -362,7 +424,11 @@ fn take(bytes: &mut &[u8]) -> Option<Option<Vec<u8>>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Entries, MAX_OPS, decode, encode, parts};
+    use std::collections::BTreeMap;
+
+    use super::{
+        Entries, MAX_BYTES, MAX_OPS, State, VALUE_PART, decode, encode, joined, keys, parts,
+    };
 
     #[test]
     fn a_part_is_read_as_it_was_written() {
@@ -385,5 +451,62 @@ mod tests {
         let long: Entries = (0..3).map(|number| entry(number, 400_000)).collect();
         let lens: Vec<usize> = parts(long).iter().map(Vec::len).collect();
         assert_eq!(lens, [2, 1]);
+    }
+
+    /// What a new leader would read.
+    fn read(etcd: &BTreeMap<Vec<u8>, Vec<u8>>) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let below = |name: &str| {
+            let name = name.as_bytes();
+            let of = etcd.iter().filter(|(key, _)| key.starts_with(name));
+            let cut = of.map(|(key, value)| (key[name.len()..].to_vec(), value.clone()));
+            cut.collect::<Vec<_>>()
+        };
+        let mut records: BTreeMap<_, _> = below(keys::RECORDS).into_iter().collect();
+        for (key, (value, _)) in joined(below(keys::LONG)) {
+            assert_eq!(records.insert(key, value), None, "a record stands twice");
+        }
+        records
+    }
+
+    /// Writes of records of all lengths, of which some are not carried out: what is there then is what was written.
+    #[test]
+    fn a_record_of_any_length_replaces_any_other() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let lens = [0, 1, VALUE_PART, VALUE_PART + 1, 3 * VALUE_PART, MAX_BYTES];
+        let mut state = State::default();
+        let (mut etcd, mut expected) = (BTreeMap::new(), BTreeMap::new());
+        for round in 0..300_u32 {
+            let key = {
+                let byte = b"ia/"[random.usize(..3)];
+                vec![byte; random.usize(1..3)]
+            };
+            let byte = round.to_le_bytes()[0];
+            let len = lens[random.usize(..lens.len())];
+            let value = random.bool().then(|| vec![byte; len]);
+            let entries = state.record((key.clone(), value.clone()));
+            let one_each = entries.iter().map(|(key, _)| key);
+            let one_each: std::collections::BTreeSet<_> = one_each.collect();
+            assert_eq!(one_each.len(), entries.len(), "etcd refuses a key twice");
+            if random.u8(..4) == 0 {
+                continue;
+            }
+            for (key, value) in &entries {
+                let key = key.clone();
+                match value {
+                    Some(value) => etcd.insert(key, value.clone()),
+                    None => etcd.remove(&key),
+                };
+            }
+            // An answer that was lost.
+            if random.u8(..4) > 0 {
+                state.wrote(&entries);
+            }
+            match value {
+                Some(value) => expected.insert(key, value),
+                None => expected.remove(&key),
+            };
+            assert_eq!(read(&etcd), expected, "round {round}");
+        }
+        assert!(expected.values().any(|it| it.len() > VALUE_PART));
     }
 }

@@ -51,8 +51,8 @@ pub const DEFAULT_RECONNECT_CAP: Duration = Duration::from_secs(5);
 pub struct Config {
     /// Where the scheduler may be, in the order to try.
     pub endpoints: Vec<Endpoint>,
-    /// Whether the first of them was said (`-server`), and the others are those of last resort.
-    pub is_server_said: bool,
+    /// How many of them, the first, were said (`-server`); the others are those of last resort.
+    pub servers_said: usize,
     /// Own certificate and trusted CA, of each dial.
     pub tls: ClientTls,
     /// Roles to claim: AGENT, NETAGENT or both.
@@ -171,7 +171,7 @@ impl Config {
     ) -> Self {
         Self {
             endpoints,
-            is_server_said: false,
+            servers_said: 0,
             tls: tls.into(),
             role,
             encoding: Encoding::Native,

@@ -9,10 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tracing::warn;
 
 use super::config::{Config, LauncherError};
+use super::leader_term::LeaderTerm;
 use crate::net::address::{Backoff, Endpoint};
 use crate::net::link::{ConnectError, Hello, Link, connect_first};
 
@@ -29,6 +31,8 @@ const RETURN_SPREAD: Duration = Duration::from_millis(500);
 pub(super) struct Dialler {
     config: Arc<Config>,
     hello: Hello,
+    /// Whose turn it is to command, among several schedulers.
+    terms: LeaderTerm,
     /// Limits the tries at a time; shared by all nodes of the process.
     dials: Arc<Semaphore>,
     /// The pauses between rounds.
@@ -41,9 +45,11 @@ pub(super) struct Dialler {
 impl Dialler {
     pub(super) fn new(config: Arc<Config>, hello: Hello, dials: Arc<Semaphore>) -> Self {
         let backoff = Backoff::new(1.0, config.reconnect_cap);
+        let terms = LeaderTerm::of(&config.machine);
         Self {
             config,
             hello,
+            terms,
             dials,
             backoff,
             random: fastrand::Rng::new(),
@@ -92,13 +98,13 @@ impl Dialler {
         let _turn = self.dials.acquire().await;
         let Config {
             endpoints,
-            is_server_said,
+            servers_said,
             tls,
             timeouts,
             ..
         } = &*self.config;
         let tls = tls.at_dial(Some(self.hello.uuid)).await;
-        let said = endpoints.first().filter(|_| *is_server_said);
+        let said = &endpoints[..endpoints.len().min(*servers_said)];
         let failed = |_: &Endpoint, error: &ConnectError| {
             let advice = match error.is_elsewhere() {
                 true => "; is ciao-scheduler there? (-server)",
@@ -108,12 +114,25 @@ impl Dialler {
         };
         let (found, connected) =
             connect_first(endpoints, &tls, &self.hello, timeouts, failed).await?;
+        let terms = self.terms.clone();
+        let term = connected.connected.term;
+        // To write a file blocks; a task that panics has not admitted it, and ends the launcher as others do.
+        let admitted = spawn_blocking(move || terms.admit(term)).await;
+        if let Ok(Err((term, known))) = admitted {
+            let error = ConnectError::EarlierTerm {
+                address: found.to_string(),
+                term,
+                known,
+            };
+            failed(found, &error);
+            return Err(error);
+        }
         // It may well be another cluster's, or one that was forgotten on this machine.
-        if let Some(said) = said.filter(|said| *said != found) {
+        if let Some(first) = said.first().filter(|_| !said.contains(found)) {
             warn!(
                 event = "other_scheduler",
                 node = %self.hello.uuid,
-                "this is not the scheduler of -server ({said}), which cannot be reached: connected to {found} instead, an \
+                "this is not the scheduler of -server ({first}), which cannot be reached: connected to {found} instead, an \
                  address of the CA certificate or this machine; mend -server if that is not meant"
             );
         }

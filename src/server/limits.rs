@@ -8,6 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use proto_frames::Term;
+
 use super::store::HistoryLimits;
 use crate::net::fence::Fence;
 
@@ -132,6 +134,8 @@ pub struct ServerLimits {
     pub history: HistoryLimits,
     /// Until when it may send, where it is one of several; `None` = always.
     pub fence: Option<Arc<Fence>>,
+    /// Under which term it leads, where it is one of several: peers that speak the native encoding are told.
+    pub term: Option<Term>,
 }
 
 impl Default for ServerLimits {
@@ -151,6 +155,7 @@ impl Default for ServerLimits {
             max_payload: proto_frames::limits::MAX_PAYLOAD_LEN,
             history: HistoryLimits::default(),
             fence: None,
+            term: None,
         }
     }
 }

@@ -167,7 +167,11 @@ impl Handler for Session {
     }
 
     fn encode(&mut self, message: &Message, encoder: &mut Encoder, dst: &mut BytesMut) {
-        wire::encode(message, self.hub.uuid, self.peer.uuid, encoder, dst);
+        let own = wire::Own {
+            uuid: self.hub.uuid,
+            term: self.hub.limits.term,
+        };
+        wire::encode(message, own, self.peer.uuid, encoder, dst);
     }
 
     /// Only now are the writers woken: until here several batches of this peer may have added to the same queues.

@@ -17,6 +17,10 @@ pub fn input(session: SessionId, frame: Frame) -> Input {
 
 /// Appends the bytes of a message of the core for one peer, as its writer does. `own` is the scheduler's UUID.
 pub fn encode(message: &Message, own: Uuid, peer: Uuid, encoder: &mut Encoder, dst: &mut BytesMut) {
+    let own = wire::Own {
+        uuid: own,
+        term: None,
+    };
     wire::encode(message, own, peer, encoder, dst);
 }
 

@@ -39,7 +39,7 @@ use super::node_file::{NodeFile, NodeFileError};
 use super::placement::{self, PlacementConfig, PlacementError};
 use super::reload::{ReloadConfig, Reloader};
 use super::restore::{restore, unix_ms};
-use super::shared::TakeOver;
+use super::shared::{Begun, TakeOver};
 use super::standby::Standby;
 use super::state::{StateDir, keep_nodes, read_nodes, remember_last};
 use super::strict::Mistake;
@@ -216,7 +216,8 @@ impl Server {
     }
 
     /// The same for one of several schedulers, which leads from now on: with the sockets that it had as a standby, and
-    /// with what the one before had acknowledged. There is no state directory then.
+    /// with what the one before had acknowledged. A state directory then has the history alone. Blocks the calling thread
+    /// for as long as the shared store takes, which must not be one that runs tasks.
     ///
     /// # Errors
     /// [`StartError`]: the first thing that fails.
@@ -225,13 +226,18 @@ impl Server {
         standby: Standby,
         found: TakeOver,
     ) -> Result<Self, StartError> {
-        Self::bind_with(config, |_| Ok(standby.listeners), Some(found))
+        let begun = found.begin(config.state_dir.as_deref());
+        let begun = begun.map_err(|source| StartError::StateDir {
+            path: config.state_dir.clone().unwrap_or_default(),
+            source,
+        })?;
+        Self::bind_with(config, |_| Ok(standby.listeners), Some(begun))
     }
 
     fn bind_with(
         config: ServerConfig,
         listeners: impl FnOnce(&ServerConfig) -> Result<Vec<Listener>, StartError>,
-        found: Option<TakeOver>,
+        found: Option<Begun>,
     ) -> Result<Self, StartError> {
         // Before they are read: what changes from now on is seen.
         let watched = Reloader::look(&config);
@@ -256,7 +262,8 @@ impl Server {
         let (uuid, limits) = (scheduler.uuid, config.limits.clone());
         // 5. The cluster configuration. A mistake in it is as fatal as one in a certificate.
         let uri = config.configuration_uri.clone();
-        let (configuration, cluster) = opening::open(uri, config.state_dir.as_deref())?;
+        let versions = opening::versions(config.state_dir.as_deref(), found.as_ref())?;
+        let (configuration, cluster) = opening::open(uri, versions)?;
         scheduler.about = about(&config, &credentials, configuration.view());
         let credentials = Live::new(credentials);
         let acceptor = Acceptor {
@@ -268,7 +275,10 @@ impl Server {
         // Last of all, because it writes.
         let is_durable = found.is_some() || config.state_dir.is_some();
         let store = match (found, &config.state_dir) {
-            (Some(found), _) => Some(found.restore(&mut scheduler)),
+            (Some(found), history) => {
+                let store = found.restore(&mut scheduler, history.as_deref());
+                Some(store.map_err(in_state_dir)?.with_history(limits.history))
+            }
             (None, Some(directory)) => {
                 let store = restore(directory, &mut scheduler).map_err(in_state_dir)?;
                 Some(store.with_history(limits.history))
@@ -475,13 +485,13 @@ fn keep(
 /// scheduler and the nodes that are expected back.
 fn identify(
     config: &ServerConfig,
-    found: Option<&TakeOver>,
+    found: Option<&Begun>,
     credentials: &Credentials,
     scheduler: &mut sched_core::Config,
 ) -> io::Result<Option<StateDir>> {
-    if let Some(found) = found {
-        scheduler.uuid = found.uuid;
-        scheduler.known_nodes = read_nodes(&found.nodes);
+    if let Some(Begun { uuid, found }) = found {
+        scheduler.uuid = *uuid;
+        scheduler.known_nodes = read_nodes(&String::from_utf8_lossy(&found.nodes));
         return Ok(Some(StateDir::shared(Arc::clone(&found.store))));
     }
     let Some(path) = &config.state_dir else {

@@ -21,7 +21,7 @@ use tracing::{info, warn};
 
 use super::configuration::versions::FILE as CONFIGURATION_FILE;
 use super::hub::{Hub, STORE_DEADLINE};
-use super::shared::SharedStore;
+use super::shared::{SharedDocument, SharedStore};
 use super::store::STORE_FILE;
 use crate::printable::counted;
 use crate::private;
@@ -100,6 +100,16 @@ impl StateDir {
         Ok(uuid)
     }
 
+    /// Where the list of nodes is.
+    pub(super) fn nodes_file(&self) -> PathBuf {
+        self.path.join(NODES_FILE)
+    }
+
+    /// Where the versions of the cluster configuration are.
+    pub(super) fn configuration_file(&self) -> PathBuf {
+        self.path.join(CONFIGURATION_FILE)
+    }
+
     /// The nodes known before the restart. A list that cannot be read is none: the cluster is relearned either way. One
     /// line a node, so a list that was cut short still gives the nodes before the cut.
     pub(super) fn nodes(&self) -> Vec<KnownNode> {
@@ -130,7 +140,9 @@ impl StateDir {
             text.push_str(&node_line(node));
         }
         match &self.shared {
-            Some(store) => store.write_nodes(&text).map_err(io::Error::other),
+            Some(store) => store
+                .write_document(SharedDocument::Nodes, text.as_bytes())
+                .map_err(io::Error::other),
             None => write_atomically(&self.path.join(NODES_FILE), text.as_bytes()),
         }
     }

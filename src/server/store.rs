@@ -50,8 +50,9 @@ use self::waiting::Waiting;
 pub use self::writer::News;
 use self::writer::{Patience, Sink};
 use super::measured::{Holds, Measured};
-use super::shared::SharedStore;
+use super::shared::{Found, SharedStore};
 use super::tasks::{said, told};
+use crate::printable::counted;
 use sched_core::{Change, Record, RecordKey, Ticket};
 
 /// Name of the database in the state directory; files set aside have it with `.damaged-N` behind it.
@@ -91,13 +92,17 @@ pub struct Opened {
 enum Place {
     /// The database, or what holds its place while the disk takes no writes.
     File(StoreFile),
-    /// A store that several schedulers share. It has no history.
+    /// A store that several schedulers share.
     Shared(SharedSink),
 }
 
 /// A shared store, written by the thread as a file is.
 #[derive(Debug)]
-struct SharedSink(Arc<dyn SharedStore>);
+struct SharedSink {
+    store: Arc<dyn SharedStore>,
+    /// What has the ends, which the shared store has only as long as the core: this scheduler's own.
+    history: Option<StoreFile>,
+}
 
 impl Sink for SharedSink {
     type Error = String;
@@ -106,7 +111,18 @@ impl Sink for SharedSink {
         let entry = |(key, record): (&RecordKey, &Option<Record>)| {
             (format::encode_key(key), record.as_ref().map(format::encode))
         };
-        self.0.write(batch.iter().map(entry).collect())
+        self.store.write(batch.iter().map(entry).collect())?;
+        match &mut self.history {
+            // Last, so that it has no end that the shared store has not; a transaction that is tried again may.
+            Some(file) => {
+                let batch = runs(batch);
+                let written = batch.is_empty().then_some(Ok(()));
+                written
+                    .unwrap_or_else(|| file.write(&batch))
+                    .map_err(|error| error.to_string())
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -114,7 +130,77 @@ impl Opened {
     /// A store that several schedulers share, whose records were read already.
     pub(super) fn shared(store: Arc<dyn SharedStore>) -> Self {
         Self {
-            place: Place::Shared(SharedSink(store)),
+            place: Place::Shared(SharedSink {
+                store,
+                history: None,
+            }),
+            refused: None,
+            records: Vec::new(),
+        }
+    }
+
+    /// All records as bytes.
+    pub(super) fn encoded(&self) -> Found {
+        let encode =
+            |(key, record): &(RecordKey, Record)| (format::encode_key(key), format::encode(record));
+        self.records.iter().map(encode).collect()
+    }
+
+    /// Deletes all records but those of runs, which another store has.
+    ///
+    /// # Errors
+    /// The disk takes no writes.
+    pub(super) fn forget_all_but_runs(self) -> io::Result<()> {
+        let Place::File(mut file) = self.place else {
+            return Ok(());
+        };
+        let keys = self.records.into_iter().map(|(key, _)| key);
+        let others = keys.filter(|key| !matches!(key, RecordKey::Run(_)));
+        let batch: Batch = others.map(|key| (key, None)).collect();
+        match batch.is_empty() {
+            true => Ok(()),
+            false => file.write(&batch).map_err(io::Error::other),
+        }
+    }
+
+    /// The same, with this store for the ends of instances: it gets those among the shared store's records that it
+    /// lacks, and keeps no record of one that those have not.
+    pub(super) fn with_shared(
+        self,
+        store: Arc<dyn SharedStore>,
+        records: &[(RecordKey, Record)],
+    ) -> Self {
+        let Place::File(mut file) = self.place else {
+            return Self::shared(store);
+        };
+        let is_run = |key: &RecordKey| matches!(key, RecordKey::Run(_));
+        let count = self.records.len();
+        let own = self.records.into_iter().map(|(key, _)| (key, None));
+        let mut batch: Batch = own.filter(|(key, _)| is_run(key)).collect();
+        if count > batch.len() {
+            warn!(
+                event = "store_not_used",
+                "the state directory has {} of a scheduler that ran alone: they are left as they are, and the cluster's \
+                 store counts",
+                counted(count - batch.len(), "record")
+            );
+        }
+        for (key, record) in records {
+            if is_run(key) {
+                batch.insert(key.clone(), Some(record.clone()));
+            }
+        }
+        if let Err(error) = file.write(&batch) {
+            warn!(
+                event = "history_not_caught_up",
+                "ends of instances from the time of another leader are not in the history of this scheduler: {error}"
+            );
+        }
+        Self {
+            place: Place::Shared(SharedSink {
+                store,
+                history: Some(file),
+            }),
             refused: None,
             records: Vec::new(),
         }
@@ -175,18 +261,36 @@ impl Opened {
                 store.history = history;
                 Ok(store)
             }
-            Place::Shared(sink) => Store::start(sink, patience, self.refused, tell),
+            Place::Shared(sink) => {
+                let history = sink.history.as_ref().map(StoreFile::history);
+                let mut store = Store::start(sink, patience, self.refused, tell)?;
+                store.history = history.unwrap_or_default();
+                Ok(store)
+            }
         }
     }
 
     /// For how long, and in how many bytes, ends are kept.
     #[must_use]
     pub fn with_history(self, limits: HistoryLimits) -> Self {
-        if let Place::File(file) = &self.place {
+        let file = match &self.place {
+            Place::File(file) => Some(file),
+            Place::Shared(sink) => sink.history.as_ref(),
+        };
+        if let Some(file) = file {
             file.history().limit(limits);
         }
         self
     }
+}
+
+/// Of a batch what the history is made of.
+fn runs(batch: &Batch) -> Batch {
+    let runs = batch
+        .iter()
+        .filter(|(key, _)| matches!(key, RecordKey::Run(_)));
+    runs.map(|(key, record)| (key.clone(), record.clone()))
+        .collect()
 }
 
 /// How what was found is said in the log.

@@ -52,5 +52,5 @@ pub(super) use self::ordered::{Ordered, checked_start, ordered, start_of_json};
 pub(super) use self::parcels::{frame_of, parcel};
 pub(super) use self::refusals::refused;
 pub(super) use self::refusals::{PeerAddress, twin};
-pub(super) use self::render::{cost, encode};
+pub(super) use self::render::{Own, cost, encode};
 pub(super) use self::starts::{kept, label_of_image};

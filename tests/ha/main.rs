@@ -25,4 +25,6 @@ mod supervisors;
 mod words;
 
 mod fail_over;
+mod kept;
+mod operators;
 mod world;

@@ -19,6 +19,8 @@ pub(crate) struct Pair {
     pub(crate) site: Site,
     pub(crate) etcd: Etcd,
     pub(crate) schedulers: Vec<Daemon>,
+    /// How many were started.
+    started: usize,
     launcher: Option<Child>,
 }
 
@@ -41,20 +43,55 @@ impl Pair {
             site,
             etcd,
             schedulers: Vec::new(),
+            started: 0,
             launcher: None,
         };
         pair.add().await;
         pair.schedulers[0].logged(" serves").await;
         pair.add().await;
-        pair.launch();
+        pair.launch(&pair.servers());
         pair.until_node().await;
         pair
+    }
+
+    /// The first has a node, and no etcd.
+    pub(crate) async fn alone() -> Self {
+        let mut pair = Self {
+            site: Site::new(),
+            etcd: Etcd::start(1, &[]),
+            schedulers: Vec::new(),
+            started: 0,
+            launcher: None,
+        };
+        pair.start_scheduler(&[]).await;
+        pair.launch(&pair.servers());
+        pair.until_node().await;
+        pair
+    }
+
+    /// Starts the scheduler that ran alone once more, at the same address, as the first of the cluster.
+    pub(crate) async fn become_one_of_several(&mut self) {
+        let address = self.address(0).to_string();
+        let mut alone = self.schedulers.remove(0);
+        alone.terminate();
+        assert!(alone.ended().await.success());
+        self.started -= 1;
+        let endpoints = self.etcd.endpoints.join(",");
+        let cluster = ["--cluster", "ha", "--etcd", &endpoints, "--etcd-ttl", TTL];
+        let here = ["--listen", &address];
+        self.start_scheduler(&[&cluster[..], &here[..]].concat())
+            .await;
     }
 
     /// Starts one more scheduler.
     pub(crate) async fn add(&mut self) {
         let endpoints = self.etcd.endpoints.join(",");
         let flags = ["--cluster", "ha", "--etcd", &endpoints, "--etcd-ttl", TTL];
+        self.start_scheduler(&flags).await;
+    }
+
+    /// Starts a scheduler with these flags, and a directory of its own.
+    async fn start_scheduler(&mut self, flags: &[&str]) {
         let usual = [
             "--in-doubt-time",
             "1s",
@@ -63,13 +100,16 @@ impl Pair {
             "--http",
             "127.0.0.1:0",
         ];
-        let flags = [&flags[..], &usual[..]].concat();
+        self.started += 1;
+        let history = self.site.path(&format!("history-{}", self.started));
+        let own = ["--state-dir", history.to_str().unwrap()];
+        let flags = [flags, &usual[..], &own[..]].concat();
         self.schedulers.push(self.site.start(&flags).await);
     }
 
-    fn launch(&mut self) {
+    fn launch(&mut self, servers: &str) {
         let mut command = self.site.launcher(self.address(0), "node-a");
-        command.args(["--server", &self.servers()]);
+        command.args(["--server", servers]);
         command.args(["--mem", "1000", "--cpus", "4", "--report-interval", "100ms"]);
         command.args(["--reconnect-cap", "200ms", "--stop-grace", "2s"]);
         self.launcher = Some(command.spawn().unwrap());
@@ -101,6 +141,35 @@ impl Pair {
         let ran = self.ctl(line, more).await;
         assert!(ran.status.success(), "{line}: {ran:?}");
         String::from_utf8(ran.stdout).unwrap().trim().to_owned()
+    }
+
+    /// Runs `ciao-scheduler ha`.
+    async fn run_ha(&self, line: &str, more: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ciao-scheduler"));
+        command.args(["ha", line, "--cluster", "ha"]);
+        command.args(["--etcd", &self.etcd.endpoints.join(",")]);
+        command.args(more).stdin(Stdio::null()).kill_on_drop(true);
+        output(command).await
+    }
+
+    /// The same, which must do it; what it prints.
+    pub(crate) async fn ha(&self, line: &str, more: &[&str]) -> String {
+        let ran = self.run_ha(line, more).await;
+        assert!(ran.status.success(), "{line}: {ran:?}");
+        String::from_utf8(ran.stdout).unwrap()
+    }
+
+    /// The same, which must not do it; what it says.
+    pub(crate) async fn ha_refused(&self, line: &str, more: &[&str]) -> String {
+        let ran = self.run_ha(line, more).await;
+        assert!(!ran.status.success(), "{line}: {ran:?}");
+        String::from_utf8(ran.stderr).unwrap()
+    }
+
+    /// Kills the first scheduler, which leads, and waits until the other does.
+    pub(crate) async fn fail_over(&mut self) {
+        self.schedulers.remove(0).kill().await;
+        self.schedulers[0].logged(" serves").await;
     }
 
     /// A shell script that writes its process number at the end of a file, and stays.

@@ -5,9 +5,9 @@ use std::process::Output;
 
 use bytes::Bytes;
 use proto_frames::payload::{Payload, Ready, ReportReceived, Start};
-use proto_frames::{Connected, Frame, Kind, Message, Role, Uuid};
+use proto_frames::{Connected, Frame, Kind, Message, Role, Term, Uuid};
 
-use crate::world::{SERVER, World, shell, until, within};
+use crate::world::{Peer, SERVER, World, shell, until, within};
 
 #[tokio::test]
 async fn a_node_reports_itself_with_the_certificates_role_and_keeps_its_uuid() {
@@ -39,6 +39,38 @@ async fn a_launcher_tries_again_when_it_is_cut_off_or_refused_for_now() {
     peer.send_message(Message::Frame(refusal)).await;
     drop(peer);
     world.accept().await.next(&[Kind::READY]).await;
+}
+
+#[tokio::test]
+async fn a_launcher_takes_nothing_from_a_scheduler_whose_term_is_earlier_than_one_that_it_has_known()
+ {
+    let world = World::new().await;
+    let mut launcher = world.launch(&[]);
+    let term = |revision| Term {
+        generation: 0,
+        revision,
+    };
+    let under = |peer: &Peer, revision| {
+        let connected = Connected::new(SERVER, peer.connect.source, Bytes::new());
+        Message::Connected(connected.under(term(revision)))
+    };
+    let mut peer = world.knock().await;
+    peer.send_message(under(&peer, 5)).await;
+    peer.next(&[Kind::READY]).await;
+    drop(peer);
+    let mut peer = world.knock().await;
+    peer.send_message(under(&peer, 4)).await;
+    assert!(peer.is_left().await);
+    // After a restart as well.
+    launcher.signal(rustix::process::Signal::KILL);
+    launcher.ended().await;
+    let _launcher = world.launch(&[]);
+    let mut peer = world.knock().await;
+    peer.send_message(under(&peer, 4)).await;
+    assert!(peer.is_left().await);
+    let mut peer = world.knock().await;
+    peer.send_message(under(&peer, 6)).await;
+    peer.next(&[Kind::READY]).await;
 }
 
 /// As a scheduler that is stopped, or a network that drops everything: nothing is closed, and the kernel takes all that

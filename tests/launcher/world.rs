@@ -297,6 +297,12 @@ impl Peer {
         .await
     }
 
+    /// Waits until the launcher closes the connection; whether it has sent no frame before.
+    pub(crate) async fn is_left(&mut self) -> bool {
+        let next = next_message(&mut self.stream, &mut self.decoder, &mut self.buffer);
+        within(next).await.is_none()
+    }
+
     /// The next frame that is not part of a report.
     pub(crate) async fn answer(&mut self) -> Frame {
         let answers = [

@@ -98,6 +98,9 @@ pub enum Why {
     /// The key is another's.
     #[error("another scheduler leads")]
     AnotherLeads,
+    /// An operator has raised the generation, which its term is to have.
+    #[error("a new generation has begun")]
+    NewGeneration,
     /// etcd knows its lease no longer.
     #[error("its lease in etcd has ended")]
     LeaseEnded,
@@ -387,6 +390,9 @@ impl Election {
                 None => self.step_down(now, Why::KeyGone),
                 Some(key) if key.create_revision != leading.term.create_revision => {
                     self.step_down(now, Why::AnotherLeads);
+                }
+                Some(_) if generation != leading.term.generation => {
+                    self.step_down(now, Why::NewGeneration);
                 }
                 Some(_) => leading.read = leading.read.max(sent),
             },

@@ -262,6 +262,19 @@ pub(crate) struct WatchEvent {
 }
 
 #[derive(Clone, PartialEq, Message)]
+pub(crate) struct CompactionRequest {
+    /// What was overwritten or deleted before this revision goes.
+    #[prost(int64, tag = "1")]
+    pub(crate) revision: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct CompactionResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) header: Option<ResponseHeader>,
+}
+
+#[derive(Clone, PartialEq, Message)]
 pub(crate) struct AlarmRequest {
     /// 0 = list them.
     #[prost(int32, tag = "1")]

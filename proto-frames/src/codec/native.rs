@@ -7,6 +7,7 @@
 //! +------+------+------+---------+------+------+------+------+
 //! CONNECT    header(role) | source UUID 16 | destination UUID 16
 //! CONNECTED  header(role) | server UUID 16 | client UUID 16 | payload length u32 | payload
+//!            of version 0.4 and later, before the payload: generation u64 | revision u64 of the scheduler's term
 //! any other  header(payload length) | trace block, only if major bit 7 is set | payload
 //! trace      block length u32 | flags u8 (bit 0: path trace) | origin UUID 16 | label length u8, label
 //!            | start i64, end i64 (ns since the Unix epoch, 0 = unset) | node count u8
@@ -33,7 +34,7 @@ use super::{
     within,
 };
 use crate::Role;
-use crate::connect::{Connect, Connected};
+use crate::connect::{Connect, Connected, Term};
 use crate::frame::{Frame, Version};
 use crate::kind::{FrameType, Kind};
 use crate::limits::{Limits, MAX_LABEL_LEN, MAX_TRACE_BLOCK_LEN, MAX_TRACE_NODES};
@@ -46,6 +47,8 @@ const UUID_LEN: usize = 16;
 const CONNECT_LEN: usize = HEADER_LEN + 2 * UUID_LEN;
 /// A CONNECTED up to its payload.
 const CONNECTED_LEN: usize = CONNECT_LEN + 4;
+/// Generation and revision.
+const TERM_LEN: usize = 8 + 8;
 
 /// Bit 0 of a trace block's flags: a path is traced. The other bits are not given out.
 const FLAG_PATH: u8 = 1;
@@ -160,25 +163,39 @@ fn decode_connected(
     if src.len() < CONNECTED_LEN {
         return Ok(None);
     }
+    let term_len = term_len(header.version);
     let payload_len = (&src[CONNECT_LEN..]).get_u32();
     let payload_len = within(
         "payload, in bytes,",
         payload_len.into(),
         limits.max_payload_len,
     )?;
-    if src.len() - CONNECTED_LEN < payload_len {
+    if src.len() - CONNECTED_LEN < term_len + payload_len {
         return Ok(None);
     }
     src.advance(HEADER_LEN);
     let (source, destination) = (take_uuid(src), take_uuid(src));
     src.advance(4);
+    let term = (term_len > 0).then(|| Term {
+        generation: src.get_u64(),
+        revision: src.get_u64(),
+    });
     Ok(Some(Decoded::Message(Message::Connected(Connected {
         version: header.version,
         role: Role(header.word),
         source,
         destination,
+        term,
         payload: src.split_to(payload_len).freeze(),
     }))))
+}
+
+/// Bytes of the term in a CONNECTED of this version.
+fn term_len(version: Version) -> usize {
+    match version.is_at_least(Version::SAYS_TERM) {
+        true => TERM_LEN,
+        false => 0,
+    }
 }
 
 /// Any other message. Order: the payload's length, the trace block's length, whether all of it is there, the trace
@@ -315,7 +332,8 @@ pub(super) fn encode_connect(connect: &Connect, dst: &mut BytesMut) {
     dst.put_slice(connect.destination.as_bytes());
 }
 
-/// Appends CONNECTED. The length of its payload stands behind the UUIDs, because the header's word is the role.
+/// Appends CONNECTED. The length of its payload stands behind the UUIDs, because the header's word is the role. Whether it
+/// has a term its version says; one that is missing is 0.0.
 pub(super) fn encode_connected(connected: &Connected, dst: &mut BytesMut) {
     let word = connected.role.0;
     let header = Header {
@@ -324,11 +342,16 @@ pub(super) fn encode_connected(connected: &Connected, dst: &mut BytesMut) {
         kind: Kind::CONNECTED,
         word,
     };
-    dst.reserve(CONNECTED_LEN + connected.payload.len());
+    dst.reserve(CONNECTED_LEN + TERM_LEN + connected.payload.len());
     dst.put_slice(&header.encode());
     dst.put_slice(connected.source.as_bytes());
     dst.put_slice(connected.destination.as_bytes());
     dst.put_u32(payload_len(&connected.payload));
+    if term_len(connected.version) > 0 {
+        let term = connected.term;
+        dst.put_u64(term.map_or(0, |it| it.generation));
+        dst.put_u64(term.map_or(0, |it| it.revision));
+    }
     dst.put_slice(&connected.payload);
 }
 

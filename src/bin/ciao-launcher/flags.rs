@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use ciao_scheduler::flags::{CrlFlags, DEFAULT_CACERT, at_least, mebibytes, reported_disk};
@@ -15,7 +16,7 @@ use ciao_scheduler::launcher::{
     KeepOutput, MachineConfig, Share, ShareError, metrics_address, node_uuid,
 };
 use ciao_scheduler::logging::LogFlags;
-use ciao_scheduler::net::address::{Endpoint, candidates};
+use ciao_scheduler::net::address::{AddressError, Endpoint, candidates};
 use ciao_scheduler::net::tls::{ClientFiles, ClientTls, KeyFiles, TlsError};
 use clap::{Parser, ValueEnum};
 use proto_frames::{Encoding, Role, Uuid};
@@ -57,8 +58,8 @@ pub(crate) struct Cli {
     pub(crate) strict_files: bool,
     /// Where the scheduler is: HOST or HOST:PORT, with commas between several; tried before the names in the CA
     /// certificate and localhost
-    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
-    pub(crate) server: Vec<Endpoint>,
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) server: Option<Servers>,
     /// Name to expect in the scheduler's certificate, where it is not the one that is dialled
     #[arg(long, value_name = "NAME", requires = "server")]
     pub(crate) server_name: Option<String>,
@@ -260,6 +261,19 @@ pub(crate) enum CliError {
     Share(#[from] ShareError),
 }
 
+/// Addresses of schedulers. As one value: given twice, the last one counts.
+#[derive(Debug, Clone)]
+pub(crate) struct Servers(Vec<Endpoint>);
+
+impl FromStr for Servers {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let servers = text.split(',').map(str::parse);
+        servers.collect::<Result<_, _>>().map(Self)
+    }
+}
+
 impl Cli {
     /// Reads the certificates and makes the configuration.
     ///
@@ -276,17 +290,15 @@ impl Cli {
         };
         let credentials = files.read()?;
         let role = self.role(credentials.roles)?;
-        let servers = self.server.iter().cloned();
+        let servers = self.server.iter().flat_map(|it| it.0.iter().cloned());
         let servers = servers.map(|it| it.with_server_name(self.server_name.clone()));
-        let mut servers: Vec<Endpoint> = servers.collect();
-        let is_server_said = !servers.is_empty();
-        let others = candidates(servers.first(), &credentials.server_names);
-        for other in others {
-            if servers.iter().all(|it| it.host != other.host) {
-                servers.push(other);
+        let mut endpoints: Vec<Endpoint> = servers.collect();
+        let servers_said = endpoints.len();
+        for other in candidates(endpoints.first(), &credentials.server_names) {
+            if endpoints.iter().all(|it| it.host != other.host) {
+                endpoints.push(other);
             }
         }
-        let endpoints = servers;
         let machine = self.machine(self.uuid(credentials.bound_uuid)?)?;
         let lease = self.lease()?;
         let found = match machine {
@@ -294,7 +306,7 @@ impl Cli {
             MachineConfig::Simulated { .. } => Features::default(),
         };
         Ok(Config {
-            is_server_said,
+            servers_said,
             features: self.features.features(found)?,
             encoding: match self.encoding {
                 EncodingName::Native => Encoding::Native,
@@ -515,7 +527,7 @@ mod tests {
             "-count=3",
         ]);
         assert_eq!(cli.cert.to_str(), Some("a.pem"));
-        assert_eq!(cli.server[0].port, 1);
+        assert_eq!(cli.server.unwrap().0[0].port, 1);
         assert_eq!(cli.server_name.as_deref(), Some("sched.example"));
         assert_eq!(cli.count, 3);
     }

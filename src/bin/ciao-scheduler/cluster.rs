@@ -67,10 +67,10 @@ async fn take_part(flags: &DaemonFlags, logs: &Logs) -> anyhow::Result<Ended> {
             "a standby answers HTTP on {address}"
         );
     }
-    let here = here.first().map(ToString::to_string).unwrap_or_default();
+    let here = *here.first().context("it listens nowhere")?;
     let cluster = flags
         .cluster
-        .config(&here)?
+        .config(here)?
         .context("--cluster is missing")?;
     let cluster = Arc::new(Cluster::join(cluster).map_err(anyhow::Error::msg)?);
     let standing = tokio::select! {
@@ -97,7 +97,13 @@ async fn take_part(flags: &DaemonFlags, logs: &Logs) -> anyhow::Result<Ended> {
         }
     };
     config.limits.fence = Some(cluster.fence());
-    let server = Server::take_over(config, standby, found).map_err(anyhow::Error::msg)?;
+    config.limits.term = Some(proto_frames::Term {
+        generation: term.generation,
+        revision: u64::try_from(term.create_revision).unwrap_or(0),
+    });
+    // It reads and writes the shared store, which waits for etcd.
+    let server = tokio::task::block_in_place(|| Server::take_over(config, standby, found));
+    let server = server.map_err(anyhow::Error::msg)?;
     info!(
         event = "cluster_serves",
         "scheduler {} serves",

@@ -18,7 +18,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand};
 use proto_frames::Uuid;
 use sched_core::{self, Accounting};
 
-use crate::cluster_flags::ClusterFlags;
+use crate::cluster_flags::{ClusterFlags, HaFlags};
 use crate::dev_flags::DevFlags;
 
 /// The original's default certificate.
@@ -63,6 +63,8 @@ pub(crate) struct SchedulerFlags {
 pub(crate) enum SchedulerCommand {
     /// Run a whole cluster on this machine: throw-away certificates, the scheduler, three launchers
     Dev(DevFlags),
+    /// Look after several schedulers behind one name (--cluster). Needs a program built with --features etcd
+    Ha(HaFlags),
 }
 
 /// The daemon's flags.
@@ -113,7 +115,8 @@ pub(crate) struct DaemonFlags {
     /// Whether it is one of several
     #[command(flatten)]
     pub(crate) cluster: ClusterFlags,
-    /// Directory for what survives a restart: the scheduler's UUID, and which nodes to wait for
+    /// Directory for what survives a restart: the scheduler's UUID, which nodes to wait for, what waits and runs, and the
+    /// history of what has ended; with --cluster for the history alone, as etcd keeps the rest
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
     /// How long the ends of instances are kept on record, with --state-dir; the oldest are deleted first
@@ -337,6 +340,7 @@ impl LimitFlags {
             drain_deadline: self.drain_deadline,
             max_payload: self.max_payload,
             fence: None,
+            term: None,
         }
     }
 }

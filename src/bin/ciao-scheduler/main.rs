@@ -9,6 +9,8 @@ mod cluster;
 mod cluster_flags;
 mod dev_flags;
 mod flags;
+#[cfg(feature = "etcd")]
+mod ha;
 
 use std::process::ExitCode;
 
@@ -22,12 +24,18 @@ use ciao_scheduler::shutdown::{self, Hangups, OnHangup};
 use mimalloc::MiMalloc;
 use tracing::info;
 
+use cluster_flags::HaFlags;
 use flags::{DaemonFlags, LOG_DIR, SchedulerCommand, SchedulerFlags};
 
 /// Exit code: something failed.
 ///
 /// For output that cannot be written, too.
 const FAILED: i32 = 1;
+
+/// What is said of `--cluster` by a program that cannot do it.
+#[cfg(not(feature = "etcd"))]
+const WITHOUT_ETCD: &str = "this program was built without etcd, which several schedulers need: cargo build --release \
+                            --locked --features etcd";
 
 /// Frames are read by one thread and written by another: what one allocates, the other frees. glibc takes a lock of the
 /// first one's arena for that; this allocator does not. Of version 2, because version 3 gives less memory back.
@@ -47,6 +55,10 @@ fn main() -> ExitCode {
             command: Some(SchedulerCommand::Dev(flags)),
             ..
         } => dev_flags::run(flags),
+        SchedulerFlags {
+            command: Some(SchedulerCommand::Ha(flags)),
+            ..
+        } => run_ha(flags),
         // Accepted for compatibility with ciao's scheduler: there is nothing to install.
         SchedulerFlags { daemon, .. } if daemon.osprepare.0 => Ok(ExitCode::SUCCESS),
         SchedulerFlags { daemon, .. } => run_daemon(&daemon).map(|()| ExitCode::SUCCESS),
@@ -68,9 +80,7 @@ fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
         #[cfg(feature = "etcd")]
         return cluster::run(flags, &logs);
         #[cfg(not(feature = "etcd"))]
-        anyhow::bail!(
-            "this program was built without etcd, which --cluster needs: cargo build --release --locked --features etcd"
-        );
+        anyhow::bail!("{WITHOUT_ETCD}");
     }
     let mut profile = profile_of(flags);
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
@@ -129,6 +139,17 @@ fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
     profile.map_or(Ok(()), |profile| {
         profile.finish().context("cannot write the CPU profile")
     })
+}
+
+/// Looks after several schedulers behind one name.
+fn run_ha(flags: HaFlags) -> anyhow::Result<ExitCode> {
+    #[cfg(feature = "etcd")]
+    return ha::run(flags.command);
+    #[cfg(not(feature = "etcd"))]
+    {
+        let HaFlags { .. } = flags;
+        anyhow::bail!("{WITHOUT_ETCD}")
+    }
 }
 
 /// The profile that is to be taken. A file that cannot be written, or a program without the profiler, is no reason not to

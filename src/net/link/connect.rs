@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use proto_frames::{
     Connect, Connected, DecodeError, Decoder, Encoder, Encoding, Frame, Kind, Limits, Message,
-    Role, Uuid,
+    Role, Term, Uuid,
 };
 use rustls::pki_types::ServerName;
 use rustls::{CertificateError, ClientConfig};
@@ -167,6 +167,19 @@ pub enum ConnectError {
         address: SocketAddr,
         /// The role it has.
         role: Role,
+    },
+    /// A scheduler that leads under an earlier term than one that this client has known.
+    #[error(
+        "{address}: this scheduler leads under term {term}, and one has led under term {known} since: its time is over; if \
+         etcd was wiped or set back, `ciao-scheduler ha new-generation` makes its terms later ones"
+    )]
+    EarlierTerm {
+        /// The address.
+        address: String,
+        /// The scheduler's.
+        term: Term,
+        /// The latest that is known.
+        known: Term,
     },
     /// The answer is for another client.
     #[error("{address}: the answer to CONNECT is for {uuid}, not for this client")]

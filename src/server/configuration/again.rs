@@ -160,10 +160,7 @@ impl Keeper {
             .shared
             .put(&mut versions, next, of_file(name), file.document.cluster);
         put.map_err(|source| FileRefused::Write {
-            path: versions
-                .path()
-                .map(|it| it.display().to_string())
-                .unwrap_or_default(),
+            path: versions.place(),
             source,
         })
     }

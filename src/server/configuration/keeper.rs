@@ -248,7 +248,7 @@ impl Shared {
             current: versions.number(),
             versions: versions.iter().map(Version::view).collect(),
             file: given.unwrap_or(DEFAULT_URI).to_owned(),
-            kept: versions.path().is_some(),
+            kept: versions.are_kept(),
             ..ConfigurationPart::default()
         };
         let fail = |part: ConfigurationPart, failure, detail: String| {
@@ -349,7 +349,7 @@ impl Shared {
             note: asked.note.clone(),
         };
         let next = versions.clone();
-        part.kept = versions.path().is_some();
+        part.kept = versions.are_kept();
         let put = self.put(&mut versions, next, author, document.cluster);
         drop(versions);
         match put {

@@ -3,18 +3,19 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use proto_frames::payload::{ConfigurationSource, ConfigurationVersion};
 use tracing::{info, warn};
 
 use super::keeper::Keeper;
-use super::versions::{Author, FILE, Version, Versions};
+use super::versions::{Author, FILE, IN_SHARED, Version, Versions};
 use super::{DEFAULT_URI, Document, Originals, Warning, parse, read_file};
 use crate::printable::Printable;
 use crate::server::hub::Hub;
 use crate::server::restore::unix_ms;
+use crate::server::shared::Begun;
 use crate::server::start::StartError;
 use crate::server::strict::Mistake;
 use sched_core::ClusterConfiguration;
@@ -28,22 +29,40 @@ pub(in crate::server) struct Opened {
     is_new: bool,
 }
 
-/// Opens the versions, and finds what is in force: the newest one that is kept, or the file, where there is none or where
+/// The versions that are kept: those that several schedulers share, or those of a state directory.
+///
+/// # Errors
+/// They cannot be used.
+pub(in crate::server) fn versions(
+    state_dir: Option<&Path>,
+    shared: Option<&Begun>,
+) -> Result<Versions, StartError> {
+    let versions = match shared {
+        Some(Begun { found, .. }) => {
+            Versions::shared(&found.configuration, Arc::clone(&found.store))
+        }
+        None => Versions::open(state_dir),
+    };
+    versions.map_err(|source| StartError::StoredConfiguration {
+        path: match shared {
+            Some(_) => IN_SHARED.into(),
+            None => state_dir.unwrap_or("".as_ref()).join(FILE),
+        },
+        why: source.to_string(),
+    })
+}
+
+/// Finds what is in force: the newest one that is kept, or the file, where there is none or where
 /// the newest is of the file, which has changed since. A changed file with a mistake leaves the version in force.
 ///
 /// # Errors
-/// The versions cannot be used; there are none, and the file cannot be used.
+/// The newest version cannot be used; there are none, and the file cannot be used.
 pub(in crate::server) fn open(
     uri: Option<String>,
-    state_dir: Option<&Path>,
+    mut versions: Versions,
 ) -> Result<(Opened, ClusterConfiguration), StartError> {
     let given = uri.as_deref();
     let name = given.unwrap_or(DEFAULT_URI).to_owned();
-    let mut versions =
-        Versions::open(state_dir).map_err(|source| StartError::StoredConfiguration {
-            path: state_dir.unwrap_or("".as_ref()).join(FILE),
-            why: source.to_string(),
-        })?;
     if let Some(current) = versions.current()
         && !is_of_file_that_changed(&versions, current, given)
     {
@@ -97,7 +116,7 @@ fn is_of_file_that_changed(versions: &Versions, current: &Version, given: Option
 fn stored(versions: &Versions, current: &Version) -> Result<ClusterConfiguration, StartError> {
     let document = parse(current.document.clone().into(), current.originals());
     let document = document.map_err(|mistake| StartError::StoredConfiguration {
-        path: versions.path().unwrap_or("".as_ref()).to_owned(),
+        path: versions.place().into(),
         why: format!("version {}: {mistake}", current.version),
     })?;
     log_warnings(&format!("version {}", current.version), &document);

@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use proto_frames::payload::configuration::{
     MAX_CONFIGURATION_NOTE_LEN, MAX_CONFIGURATION_VERSIONS,
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use super::{MAX_LEN, Originals};
 use crate::image_file::Hash;
 use crate::private::JsonFault;
+use crate::server::shared::{SharedDocument, SharedStore};
 use crate::server::state::write_atomically;
 
 /// Name of the file in the state directory.
@@ -99,11 +101,25 @@ pub(super) struct Author {
     pub(super) note: String,
 }
 
+/// Where versions are kept.
+#[derive(Debug, Clone, Default)]
+enum Place {
+    /// In memory alone.
+    #[default]
+    Memory,
+    /// In this file.
+    File(PathBuf),
+    /// Where several schedulers have them.
+    Shared(Arc<dyn SharedStore>),
+}
+
+/// Where they are kept that several schedulers share, as messages say it.
+pub(super) const IN_SHARED: &str = "the cluster's store";
+
 /// The versions there are.
 #[derive(Debug, Clone, Default)]
 pub(in crate::server) struct Versions {
-    /// Where they are kept; `None` without a state directory.
-    path: Option<PathBuf>,
+    place: Place,
     kept: Kept,
 }
 
@@ -128,12 +144,35 @@ impl Versions {
             Some(path) => read(path)?.unwrap_or_default(),
             None => Kept::default(),
         };
-        Ok(Self { path, kept })
+        let place = path.map_or(Place::Memory, Place::File);
+        Ok(Self { place, kept })
     }
 
-    /// Where they are kept; `None` where they are not.
-    pub(super) fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+    /// Those that several schedulers share, as they were found; `json` is empty where none were.
+    ///
+    /// # Errors
+    /// They are not what was written.
+    pub(super) fn shared(json: &[u8], store: Arc<dyn SharedStore>) -> Result<Self, VersionsError> {
+        let kept = match json {
+            [] => Kept::default(),
+            json => parse(json)?,
+        };
+        let place = Place::Shared(store);
+        Ok(Self { place, kept })
+    }
+
+    /// Whether they are there after a restart.
+    pub(super) fn are_kept(&self) -> bool {
+        !matches!(self.place, Place::Memory)
+    }
+
+    /// Where they are kept, for messages; empty where they are not.
+    pub(super) fn place(&self) -> String {
+        match &self.place {
+            Place::Memory => String::new(),
+            Place::File(path) => path.display().to_string(),
+            Place::Shared(_) => IN_SHARED.to_owned(),
+        }
     }
 
     /// The newest, which is in force.
@@ -184,16 +223,19 @@ impl Versions {
         version
     }
 
-    /// Writes them to their file, if they have one. Blocks.
+    /// Writes them where they are kept. Blocks the calling thread, which must be none that runs tasks.
     ///
     /// # Errors
-    /// The system's; the file is as it was.
+    /// The system's, or the shared store's; what is kept is as it was.
     pub(super) fn write(&self) -> io::Result<()> {
-        let Some(path) = &self.path else {
-            return Ok(());
-        };
-        let json = serde_json::to_vec(&self.kept).map_err(io::Error::other)?;
-        write_atomically(path, &json)
+        let json = || serde_json::to_vec(&self.kept).map_err(io::Error::other);
+        match &self.place {
+            Place::Memory => Ok(()),
+            Place::File(path) => write_atomically(path, &json()?),
+            Place::Shared(store) => store
+                .write_document(SharedDocument::Configuration, &json()?)
+                .map_err(io::Error::other),
+        }
     }
 }
 
@@ -208,10 +250,14 @@ fn read(path: &Path) -> Result<Option<Kept>, VersionsError> {
     if json.len() as u64 > MAX_FILE_LEN {
         return Err(VersionsError::TooLong);
     }
-    let mut kept: Kept = serde_json::from_slice(&json).map_err(JsonFault::from)?;
+    parse(&json).map(Some)
+}
+
+fn parse(json: &[u8]) -> Result<Kept, VersionsError> {
+    let mut kept: Kept = serde_json::from_slice(json).map_err(JsonFault::from)?;
     // Of a file that somebody has edited: what is in force is the newest all the same.
     kept.versions.make_contiguous().sort_by_key(|it| it.version);
-    Ok(Some(kept))
+    Ok(kept)
 }
 
 /// The digest of a file's bytes.

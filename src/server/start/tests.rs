@@ -1,5 +1,6 @@
 //! The daemon in this process, with failures that no shipped program has.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 

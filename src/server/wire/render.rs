@@ -12,7 +12,7 @@ use proto_frames::payload::{
     ArrayView, AttemptFailed, CountedAs, InstanceStopped, InstanceView, NodeCapacity, NodeView,
     Payload, QueryResult, Ratio, Reason,
 };
-use proto_frames::{Connected, Encoder, Encoding, Frame, Kind, Uuid};
+use proto_frames::{Connected, Encoder, Encoding, Frame, Kind, Term, Uuid};
 
 use super::parcels::frame_of;
 use super::{changes, parcels, refusals, withheld};
@@ -187,11 +187,18 @@ fn labels_len(labels: &BTreeMap<String, Vec<String>>) -> usize {
     labels.iter().map(of_key).sum()
 }
 
-/// Appends a message's bytes. `own` is the scheduler's UUID, `peer` the receiver's. Called once for each message and
-/// receiver.
+/// The scheduler as its peers know it.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::server) struct Own {
+    pub(in crate::server) uuid: Uuid,
+    /// Where it is one of several.
+    pub(in crate::server) term: Option<Term>,
+}
+
+/// Appends a message's bytes. `peer` is the receiver's UUID. Called once for each message and receiver.
 pub(in crate::server) fn encode(
     message: &Message,
-    own: Uuid,
+    Own { uuid: own, term }: Own,
     peer: Uuid,
     encoder: &mut Encoder,
     dst: &mut BytesMut,
@@ -203,11 +210,14 @@ pub(in crate::server) fn encode(
         Message::Forward(parcel) => forward(frame_of(parcel), own, encoder, dst),
         Message::StatsWithout(stats) => forward(withheld::frame(stats), own, encoder, dst),
         // The answer to CONNECT is the only message that is not a frame: it has no payload of a peer, and native peers
-        // are told here that this scheduler records ends and answers reports.
+        // are told here that this scheduler records ends and answers reports, and under which term it leads.
         Message::Connected { configuration } => {
             let mut connected = Connected::new(own, peer, configuration.clone());
             if encoder.encoding() == Encoding::Native {
                 connected = connected.answering_reports();
+                if let Some(term) = term {
+                    connected = connected.under(term);
+                }
             }
             encoder.encode(&proto_frames::Message::Connected(connected), dst);
         }

@@ -1,7 +1,10 @@
 //! How etcd itself is: its members, and its alarms.
 
 use super::{Client, Error};
-use crate::messages::{AlarmMember, AlarmRequest, AlarmResponse, StatusRequest, StatusResponse};
+use crate::messages::{
+    AlarmMember, AlarmRequest, AlarmResponse, CompactionRequest, CompactionResponse, StatusRequest,
+    StatusResponse,
+};
 
 /// What a member says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,14 +19,36 @@ pub struct MemberStatus {
     pub has_leader: bool,
 }
 
+impl MemberStatus {
+    /// Whether this version may confirm a lease that has ended, after its member was cut off from others (etcd 15247):
+    /// mended in 3.4.31 and 3.5.13. `false` for a version that is no such number.
+    #[must_use]
+    pub fn has_lease_fault(&self) -> bool {
+        let plain = self.version.split('-').next().unwrap_or_default();
+        let mut parts = plain.split('.').map(str::parse::<u32>);
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some(Ok(3)), Some(Ok(4)), Some(Ok(patch))) => patch < 31,
+            (Some(Ok(3)), Some(Ok(5)), Some(Ok(patch))) => patch < 13,
+            (Some(Ok(3)), Some(Ok(minor)), _) => minor < 4,
+            _ => false,
+        }
+    }
+}
+
 /// What etcd raised an alarm for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Alarm {
     /// A member's database is full: writes are refused until the alarm is taken back.
+    #[error(
+        "NOSPACE: a member's database is full, and etcd takes no writes: make room (etcdctl compact REVISION, etcdctl \
+         defrag), then take the alarm back (etcdctl alarm disarm)"
+    )]
     NoSpace,
     /// A member's data differs from that of others.
+    #[error("CORRUPT: a member's data differs from that of others: replace that member")]
     Corrupt,
     /// One that this program does not know.
+    #[error("an alarm of number {0}")]
     Unknown(i32),
 }
 
@@ -49,6 +74,21 @@ impl Client {
         })
     }
 
+    /// Has etcd forget what was overwritten or deleted before this revision; reads and watches of earlier ones fail from
+    /// then on. That another was faster is as good.
+    ///
+    /// # Errors
+    /// [`Error`]: no member answers, or the call is refused.
+    pub async fn compact(&self, revision: i64) -> Result<(), Error> {
+        let path = "/etcdserverpb.KV/Compact";
+        let request = CompactionRequest { revision };
+        let answer: Result<CompactionResponse, Error> = self.repeated(path, request).await;
+        match answer {
+            Ok(_) | Err(Error::Compacted) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The alarms that are raised.
     ///
     /// # Errors
@@ -67,5 +107,29 @@ fn alarm(it: AlarmMember) -> Option<Alarm> {
         1 => Some(Alarm::NoSpace),
         2 => Some(Alarm::Corrupt),
         other => Some(Alarm::Unknown(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MemberStatus;
+
+    #[test]
+    fn versions_with_the_fault_of_leases_are_known() {
+        let is_faulty = |version: &str| {
+            let status = MemberStatus {
+                version: version.to_owned(),
+                db_bytes: 0,
+                db_bytes_in_use: 0,
+                has_leader: true,
+            };
+            status.has_lease_fault()
+        };
+        for version in ["3.3.27", "3.4.23", "3.4.30", "3.5.12", "3.5.0-rc.1"] {
+            assert!(is_faulty(version), "{version}");
+        }
+        for version in ["3.4.31", "3.5.13", "3.6.0", "3.6.0-alpha.0", "4.0.0", ""] {
+            assert!(!is_faulty(version), "{version}");
+        }
     }
 }

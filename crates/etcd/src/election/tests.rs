@@ -163,11 +163,21 @@ fn a_read_alone_or_a_keep_alive_alone_moves_no_fence() {
 fn a_leader_steps_down_on_evidence() {
     let at = Duration::from_secs(11);
     type Evidence = fn(&mut Election, Duration);
-    let cases: [(Evidence, Why); 5] = [
+    let cases: [(Evidence, Why); 6] = [
         (|it, at| it.changed(at, None, 43), Why::KeyGone),
         (
             |it, at| it.changed(at, Some(key(44)), 44),
             Why::AnotherLeads,
+        ),
+        (
+            |it, at| {
+                it.tick(at);
+                answer(it, at, |call| match call {
+                    Call::Read => Answer::Key(Some(key(42)), 1),
+                    _ => Answer::Unknown,
+                });
+            },
+            Why::NewGeneration,
         ),
         (Election::refused, Why::WriteRefused),
         (Election::resign, Why::Requested),

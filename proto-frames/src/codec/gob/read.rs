@@ -382,6 +382,7 @@ impl Value {
             destination: self
                 .destination
                 .ok_or(malformed("CONNECTED: it has no destination UUID"))?,
+            term: None,
             payload: Bytes::new(),
         })
     }

@@ -7,7 +7,7 @@ use proto_frames::payload::ConfigurationSource;
 
 use super::super::again::{FileRefused, Force};
 use super::super::opening::{Opened, open};
-use super::super::versions::Author;
+use super::super::versions::{Author, Versions};
 use crate::server::hub::Hub;
 use crate::server::hub::tests::hub;
 
@@ -29,8 +29,12 @@ impl Site {
         std::fs::write(Path::new(&self.file()), text).unwrap();
     }
 
+    fn versions(&self) -> Versions {
+        Versions::open(Some(self.0.path())).unwrap()
+    }
+
     fn open(&self) -> Opened {
-        open(Some(self.file()), Some(self.0.path())).unwrap().0
+        open(Some(self.file()), self.versions()).unwrap().0
     }
 
     fn hub(&self) -> Arc<Hub> {
@@ -166,11 +170,11 @@ fn a_version_that_is_kept_counts_over_the_file_at_start() {
     let hub = site.hub();
     site.command(&hub, TWO);
     drop(hub);
-    let (opened, cluster) = open(Some(site.file()), Some(site.0.path())).unwrap();
+    let (opened, cluster) = open(Some(site.file()), site.versions()).unwrap();
     assert_eq!(opened.versions.number(), 2);
     assert_eq!(cluster.payload, TWO);
     // So it does where there is no file any more.
     std::fs::remove_file(site.file()).unwrap();
-    let (_, cluster) = open(Some(site.file()), Some(site.0.path())).unwrap();
+    let (_, cluster) = open(Some(site.file()), site.versions()).unwrap();
     assert_eq!(cluster.payload, TWO);
 }

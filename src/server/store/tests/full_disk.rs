@@ -55,7 +55,7 @@ fn full_store() -> Option<(std::ffi::OsString, Store, Receiver<News>)> {
     let tell = move |news| {
         let _ = tell.send(news);
     };
-    let super::super::Place::File(file) = opened.place else {
+    let Place::File(file) = opened.place else {
         panic!("{:?}", opened.place);
     };
     let store = Store::start(file, patience, opened.refused, tell).unwrap();

@@ -270,3 +270,69 @@ fn a_store_of_an_earlier_version_has_its_runs_on_record() {
     let store = keeping(directory.path(), within(u64::MAX));
     assert_eq!(numbers(&store, &EndFilter::default()), [2, 1]);
 }
+
+/// A store that several schedulers share, in memory.
+#[derive(Debug, Default)]
+struct Shared(Mutex<std::collections::BTreeMap<Vec<u8>, Vec<u8>>>);
+
+impl SharedStore for Shared {
+    fn write(&self, entries: crate::server::Entries) -> Result<(), String> {
+        let mut records = self.0.lock();
+        for (key, value) in entries {
+            match value {
+                Some(value) => records.insert(key, value),
+                None => records.remove(&key),
+            };
+        }
+        Ok(())
+    }
+
+    fn write_document(&self, _: crate::server::SharedDocument, _: &[u8]) -> Result<(), String> {
+        unreachable!("a store writes records alone")
+    }
+}
+
+#[test]
+fn a_leader_adds_to_its_own_history_what_the_shared_store_has_of_the_time_of_another() {
+    let shared = Arc::new(Shared::default());
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let lead = |directory: &tempfile::TempDir| {
+        let decode = |(key, value): (&Vec<u8>, &Vec<u8>)| format::decode(key, value).unwrap();
+        let records: Vec<_> = shared.0.lock().iter().map(decode).collect();
+        let own = Opened::open(directory.path()).unwrap();
+        let opened = own.with_shared(Arc::<Shared>::clone(&shared), &records);
+        opened.with_history(within(u64::MAX)).start(|_| {}).unwrap()
+    };
+    let ends = |store: &Store| numbers(store, &EndFilter::default());
+    let store = lead(&one);
+    store.push(change(
+        1,
+        (1..=4).map(|it| ended(it, Cause::Ended)).collect(),
+    ));
+    // What waits for the disk and is forgotten meanwhile stays among the records until a restart.
+    assert!(store.flush(LONG));
+    // The core remembers only so many, and an instance that waits is no end.
+    store.push(change(2, vec![(RecordKey::Run(1), None)]));
+    store.push(put(3, 9));
+    assert!(store.flush(LONG));
+    assert_eq!(ends(&store), [4, 3, 2, 1]);
+    assert!(store.close(LONG));
+    drop(store);
+    let store = lead(&two);
+    assert_eq!(ends(&store), [4, 3, 2]);
+    store.push(change(
+        1,
+        vec![ended(5, Cause::Ended), (RecordKey::Run(2), None)],
+    ));
+    assert!(store.close(LONG));
+    drop(store);
+    let store = lead(&one);
+    assert_eq!(ends(&store), [5, 4, 3, 2, 1]);
+    assert_eq!(store.ends_kept().0, 5);
+    assert!(store.close(LONG));
+    drop(store);
+    // Alone: nothing is left that the shared store has not, and of that only runs.
+    let opened = Opened::open(one.path()).unwrap();
+    let keys: Vec<RecordKey> = opened.records.into_iter().map(|(key, _)| key).collect();
+    assert_eq!(keys, [3, 4, 5].map(RecordKey::Run));
+}
