@@ -12,10 +12,12 @@
 //!   files that are being deleted.
 //! - `control`, `lease`, `limits`, `cgroup`: what supervisors are asked, until when they may go on, and what their
 //!   workloads may take.
+//! - `affinity`: on which processors a process runs.
 //! - [`simulate`]: a simulated machine in their place, for load tests with thousands of nodes in one process.
 //!
 //! A program that runs launchers must answer [`supervise::WORD`] as its first argument with [`supervise::run`].
 
+mod affinity;
 pub mod agent;
 pub mod answers;
 mod backlog;
@@ -51,6 +53,7 @@ use std::path::{Path, PathBuf};
 
 use proto_frames::Uuid;
 
+pub use affinity::own_processors;
 pub use cgroup::CgroupError;
 pub use config::{
     Config, DEFAULT_CPU_RATIO, DEFAULT_LEASE, DEFAULT_PRESSURE_FILE, DEFAULT_PRESSURE_LIMIT,

@@ -33,6 +33,8 @@ mod lifecycle;
 mod limits;
 #[path = "launcher/orphans.rs"]
 mod orphans;
+#[path = "launcher/pinning.rs"]
+mod pinning;
 #[path = "launcher/restarts.rs"]
 mod restarts;
 #[path = "launcher/storage.rs"]

@@ -493,6 +493,8 @@ fn every_field_of_an_instance_and_of_an_end_is_read_in_the_plain_style() {
             next_try_ms: Some(10),
             time_used_ms: Some(11),
             time_limit_ms: Some(12),
+            cpus: "0-3".to_owned(),
+            unpinned: true,
         })),
     };
     let stats = Stats {

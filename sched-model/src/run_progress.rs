@@ -1,11 +1,11 @@
-//! How far an instance is with what its START says about it while it runs: its restarts and its time (added by this
-//! project).
+//! How far an instance is with what its START says about it while it runs: its restarts and its time, and
+//! the processors that it has (added by this project).
 
 use crate::record;
 use crate::value::{Shape, Value, ValueReader, ValueWriter};
 
 record! {
-    /// `{restarts, last_exit_code, next_try_ms, time_used_ms, time_limit_ms}`: each absent where there is nothing to say.
+    /// `{restarts, last_exit_code, next_try_ms, time_used_ms, time_limit_ms, cpus, unpinned}`: each absent where there is nothing to say.
     /// The key `run` of an instance in STATS, and in what the scheduler says of instances.
     pub struct RunProgress {
         /// How often its launcher has started it again.
@@ -18,6 +18,10 @@ record! {
         time_used_ms: Option<u64> as "time_used_ms" unless empty,
         /// Its time limit, in milliseconds.
         time_limit_ms: Option<u64> as "time_limit_ms" unless empty,
+        /// The processors that are its own, as the kernel writes them (`0-3,8`), where its launcher gives each instance its own.
+        cpus: String as "cpus" unless empty,
+        /// Whether its launcher does, and had not as many free as it has vcpus: it runs on all of them.
+        unpinned: bool as "unpinned" unless empty,
     }
 }
 

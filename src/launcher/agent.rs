@@ -13,7 +13,7 @@
 //! change in between), `lease` (until when some of them may run), `ends` (ends that the scheduler must have on record),
 //! `workloads` (what instances are), `kept` (what is left of ended instances), `reports` (figures, READY or FULL, STATS),
 //! `roster` (the instances, and what they hold together), `room` (what is left, and what fits), `devices` (which units of a
-//! resource are whose), `pressure` (when the node is short of memory), `terms` (for how long an instance may run, and how it is ended), `restarts` (whether it is started again),
+//! resource are whose), `pinning` (which processors), `pressure` (when the node is short of memory), `terms` (for how long an instance may run, and how it is ended), `restarts` (whether it is started again),
 //! `restarting` (how that is done), `record` (what survives a restart).
 
 use std::collections::{BTreeMap, VecDeque};
@@ -31,6 +31,7 @@ mod kept;
 mod lease;
 mod memory;
 mod messages;
+mod pinning;
 mod pressure;
 mod record;
 mod reports;
@@ -50,6 +51,7 @@ pub use devices::{DeviceVariable, Devices, MAX_DEVICES};
 pub use ends::{End, How, MAX_ENDS_PER_STATS, MAX_UNRECORDED_ENDS, Numbering, Ran, Why};
 pub use instances::LaunchFault;
 pub use messages::Message;
+pub use pinning::{Cpus, Pinning, Processor, Processors};
 pub use pressure::{Pressure, PressureLimits};
 pub use record::{InstanceRecord, ProcessFate, Recovered, Removal, Stage};
 pub use reports::{Features, HostFigures, Network, Usage};
@@ -283,6 +285,14 @@ pub enum AgentAction {
         /// Virtual cpus it may have; 0 = unlimited.
         vcpus: i64,
     },
+    /// Have every process of the workload run on these processors alone; nothing is answered. Where that cannot be done
+    /// they go on where they are.
+    Pin {
+        /// Its identifier.
+        instance: String,
+        /// The processors.
+        cpus: Cpus,
+    },
     /// Workloads that are [`Workload::leased`] may run until then. The machine kills each that still runs at that time,
     /// by itself, also when this launcher does not run any more. Of several orders the latest counts.
     ExtendLease(Instant),
@@ -315,6 +325,8 @@ pub struct Workload {
     pub mem_mb: i64,
     /// Virtual cpus it may have; 0 = unlimited.
     pub vcpus: i64,
+    /// The processors that are its own; none = it runs on all of the launcher.
+    pub cpus: Cpus,
     /// Whether it may run only under the lease ([`AgentAction::ExtendLease`]).
     pub leased: bool,
     /// How it is asked to end.
@@ -338,6 +350,8 @@ pub struct Respawn {
     pub mem_mb: i64,
     /// Virtual cpus it may have; 0 = unlimited.
     pub vcpus: i64,
+    /// As in [`Workload`].
+    pub cpus: Cpus,
     /// As in [`Workload`].
     pub time_left: Option<Duration>,
 }

@@ -5,7 +5,7 @@
 //! signals (`supervise/processes`). See `cgroups(7)` and the kernel's `admin-guide/cgroup-v2`.
 //!
 //! ```text
-//! <tree>/cgroup.subtree_control         + memory, cpu where they can be had
+//! <tree>/cgroup.subtree_control         + memory, cpu, and for pinning cpuset, where they can be had
 //! <tree>/launcher/                      the launcher itself, where the tree is its own cgroup: no process may be in a
 //!                                       group whose controllers are handed on
 //! <tree>/ciao-<node>-<instance>/        the workload of one instance, not its supervisor
@@ -21,6 +21,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_s
 use serde::{Deserialize, Serialize};
 use tracing::{debug, info};
 
+use super::agent::{Cpus, Pinning};
 use super::limits::Limits;
 
 /// Time between two looks at whether a group is frozen.
@@ -52,6 +53,7 @@ pub(crate) struct Tree {
     base: PathBuf,
     memory: bool,
     cpu: bool,
+    cpuset: bool,
 }
 
 /// The group of one instance, as its supervisor is told.
@@ -62,15 +64,22 @@ pub(crate) struct Cgroup {
     pub(crate) memory: bool,
     /// Whether the group limits processor time; nothing does where it does not.
     cpu: bool,
+    /// Whether the group says on which processors its processes run; each of them does where it does not.
+    #[serde(default)]
+    cpuset: bool,
 }
 
-/// The tree to use: `chosen`, or the launcher's own cgroup where that was given away to it. Says in the log what limits
+/// The tree to use: `chosen`, or the launcher's own cgroup where that was given away to it; with `pinning`, its groups have
+/// processors if that can be had. Says in the log what limits
 /// instances from now on.
 ///
 /// # Errors
 /// The chosen one cannot be used.
-pub(crate) fn find(chosen: Option<&Path>) -> Result<Option<Tree>, CgroupError> {
-    let tree = match chosen {
+pub(crate) fn find(
+    chosen: Option<&Path>,
+    pinning: Option<Pinning>,
+) -> Result<Option<Tree>, CgroupError> {
+    let mut tree = match chosen {
         Some(path) => Some(Tree::at(path)?),
         None => own().and_then(|path| match Tree::of_own(&path) {
             Ok(tree) => Some(tree),
@@ -80,6 +89,9 @@ pub(crate) fn find(chosen: Option<&Path>) -> Result<Option<Tree>, CgroupError> {
             }
         }),
     };
+    if let (Some(tree), Some(_)) = (&mut tree, pinning) {
+        tree.cpuset = hand_on(&tree.base, "cpuset");
+    }
     match &tree {
         Some(tree) => {
             let memory = if tree.memory { "cgroup" } else { "rlimit" };
@@ -120,6 +132,7 @@ impl Tree {
         Ok(Self {
             memory: hand_on(&base, "memory"),
             cpu: hand_on(&base, "cpu"),
+            cpuset: false,
             base,
         })
     }
@@ -156,6 +169,7 @@ impl Tree {
             path: self.base.join(format!("ciao-{node}-{instance}")),
             memory: self.memory,
             cpu: self.cpu,
+            cpuset: self.cpuset,
         }
     }
 }
@@ -203,6 +217,12 @@ impl Cgroup {
             fs::write(self.path.join("cpu.max"), limits.cpu_max())?;
         }
         Ok(())
+    }
+
+    /// Has all its processes, and those that they start, run on these processors alone; whether it does. Where it does not,
+    /// each process has to.
+    pub(crate) fn pin(&self, cpus: &Cpus) -> bool {
+        self.cpuset && fs::write(self.path.join("cpuset.cpus"), cpus.to_string()).is_ok()
     }
 
     /// Memory that the kernel cannot take back from the group, in bytes.

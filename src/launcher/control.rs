@@ -17,6 +17,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 
+use super::agent::Cpus;
 use super::files::InstanceDir;
 use super::limits::Limits;
 
@@ -30,7 +31,7 @@ const MAX_LINE_LEN: u64 = 64 * 1024;
 const SOCKET: &str = "control.sock";
 
 /// What is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Stop every process where it is. Again: the same.
     Freeze,
@@ -44,6 +45,8 @@ pub(crate) enum Request {
         /// What its processes hold together.
         held_kib: u64,
     },
+    /// Have all of it run on these processors alone. Supervisors of earlier launchers do not know this either.
+    Pin(Cpus),
 }
 
 /// What became of it; `Err` = nothing changed, and why, for people.
@@ -149,6 +152,7 @@ async fn read_line<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<T
 
 #[cfg(test)]
 mod tests {
+    use super::super::agent::Cpus;
     use super::super::files::InstanceDir;
     use super::super::limits::Limits;
     use super::{ControlSocket, Request, ask};
@@ -167,11 +171,13 @@ mod tests {
         };
         for (request, answer) in [
             (Request::Limit(limits), Ok(())),
+            (Request::Pin(Cpus(vec![0, 1])), Ok(())),
             (Request::Thaw, Err("no".to_owned())),
         ] {
+            let expected = request.clone();
             let supervisor = async {
                 let mut asked = socket.next().await;
-                assert_eq!(asked.request().await.unwrap(), request);
+                assert_eq!(asked.request().await.unwrap(), expected);
                 asked.answer(answer.clone()).await;
             };
             let (given, ()) = tokio::join!(ask(&dir, request), supervisor);

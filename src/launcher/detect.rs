@@ -9,6 +9,10 @@ use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
 
+pub use processors::processors;
+
+mod processors;
+
 /// Bytes read of one file. `/proc/cpuinfo` grows with the machine, and only its first processor matters.
 const MAX_FILE_LEN: u64 = 64 * 1024;
 
@@ -68,13 +72,8 @@ pub fn labels(root: &Path) -> BTreeMap<String, String> {
 pub fn resources(root: &Path) -> BTreeMap<String, i64> {
     let mut found = hugepages(root);
     for function in pci_functions(root) {
-        let mut add = |name: String| *found.entry(name).or_default() += 1;
-        add(format!(
-            "pci.{:04x}-{:04x}",
-            function.vendor, function.device
-        ));
-        if function.class == CONTROLLER_3D {
-            add("gpu".to_owned());
+        for name in function.resources() {
+            *found.entry(name).or_default() += 1;
         }
     }
     found
@@ -149,14 +148,25 @@ fn size_name(kib: u64) -> Option<String> {
 
 /// A PCI function that computes or draws.
 struct PciFunction {
+    /// Where it is, such as `0000:3b:00.0`.
+    address: String,
     /// Base class and subclass, without the programming interface.
     class: u32,
     vendor: u32,
     device: u32,
 }
 
-/// The PCI functions that are display controllers or processing accelerators; of others, and of what cannot be read,
-/// nothing.
+impl PciFunction {
+    /// The resources of which it is a unit.
+    fn resources(&self) -> impl Iterator<Item = String> + use<> {
+        let kind = format!("pci.{:04x}-{:04x}", self.vendor, self.device);
+        let gpu = (self.class == CONTROLLER_3D).then(|| "gpu".to_owned());
+        [kind].into_iter().chain(gpu)
+    }
+}
+
+/// The PCI functions that are display controllers or processing accelerators, in order of address; of others, and of what
+/// cannot be read, nothing.
 fn pci_functions(root: &Path) -> Vec<PciFunction> {
     let devices = root.join("sys/bus/pci/devices");
     let function = |address: String| {
@@ -173,9 +183,11 @@ fn pci_functions(root: &Path) -> Vec<PciFunction> {
             class,
             vendor: number("vendor").filter(is_id)?,
             device: number("device").filter(is_id)?,
+            address,
         })
     };
-    entries(&devices).into_iter().filter_map(function).collect()
+    let addresses: BTreeSet<String> = entries(&devices).into_iter().collect();
+    addresses.into_iter().filter_map(function).collect()
 }
 
 /// The entries of a directory that are `prefix` and a number.

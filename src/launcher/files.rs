@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::agent::Cpus;
 use super::cgroup::Cgroup;
 use super::limits::Limits;
 use super::procfs::ProcessId;
@@ -109,6 +110,9 @@ pub(crate) struct Launch {
     /// What the workload may take.
     #[serde(flatten)]
     pub(crate) limits: Limits,
+    /// The processors that are its own; none = it runs where its launcher does.
+    #[serde(default)]
+    pub(crate) cpus: Cpus,
     /// Its cgroup; `None` = it has none of its own. What launchers wrote that knew none lacks it.
     #[serde(default)]
     pub(crate) group: Option<Cgroup>,

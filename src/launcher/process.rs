@@ -24,7 +24,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tracing::{debug, error, warn};
 
-use super::agent::{AgentAction, Input, LaunchFault, NodeClock, ProcessFate, Ran, Workload};
+use super::agent::{AgentAction, Cpus, Input, LaunchFault, NodeClock, ProcessFate, Ran, Workload};
 use super::backlog::Backlog;
 use super::cgroup::Tree;
 use super::control::{self, Answer, Request};
@@ -212,6 +212,7 @@ impl Processes {
                     result,
                 });
             }
+            AgentAction::Pin { instance, cpus } => self.pin(instance, cpus),
             AgentAction::CheckMemory { instance, mem_mb } => self.check_memory(instance, mem_mb),
             AgentAction::ExtendLease(until) => self.extend_lease(now, until),
             AgentAction::Persist(record) => {
@@ -379,6 +380,23 @@ impl Processes {
                 }
             }
             looks.lock().remove(&instance);
+        });
+    }
+
+    /// Has an instance's supervisor move it to these processors.
+    fn pin(&self, instance: String, cpus: Cpus) {
+        let dir = self.state().instance(&instance);
+        tokio::spawn(async move {
+            let said = cpus.to_string();
+            if let Err(error) = control::ask(&dir, Request::Pin(cpus)).await {
+                warn!(
+                    event = "instance_not_moved",
+                    instance,
+                    cpus = said,
+                    error,
+                    "an instance cannot be moved to other processors; it runs where it did"
+                );
+            }
         });
     }
 

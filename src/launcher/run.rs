@@ -131,7 +131,8 @@ fn nodes_of(config: &Arc<Config>, dials: &Arc<Semaphore>) -> Result<Vec<LiveNode
             let (uuid, maintenance) = (state.uuid(), state.maintenance());
             let numbering = state.numbering();
             check_shares(config, &[uuid])?;
-            let tree = cgroup::find(cgroup.as_deref())?;
+            let pinning = config.features.processors.as_ref().map(|it| it.pinning);
+            let tree = cgroup::find(cgroup.as_deref(), pinning)?;
             let lease = lease(config);
             let (images, image_link) = open_images(state_dir, images.as_ref())?;
             let supervisor = supervisor.clone();

@@ -125,7 +125,10 @@ impl Simulated {
             AgentAction::Spawn(workload) => self.start(*workload),
             AgentAction::Respawn(respawn) => self.run(respawn.instance),
             // What it starts, it has started; how a run ended it has told; and none takes more than it asked for.
-            AgentAction::Abandon(_) | AgentAction::Clear(_) | AgentAction::CheckMemory { .. } => {}
+            AgentAction::Abandon(_)
+            | AgentAction::Clear(_)
+            | AgentAction::CheckMemory { .. }
+            | AgentAction::Pin { .. } => {}
             AgentAction::Terminate(id) => self.end(id, TERMINATED),
             AgentAction::Kill(id) => self.end(id, KILLED),
             AgentAction::Freeze(instance) => self.freeze(instance),
@@ -274,7 +277,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::agent::{
-        AgentAction, Demand, Input, InstanceRecord, Stage, StopTerms, Workload,
+        AgentAction, Cpus, Demand, Input, InstanceRecord, Stage, StopTerms, Workload,
     };
     use super::{Simulated, Simulation, SimulationError};
 
@@ -297,6 +300,7 @@ mod tests {
             working_dir: None,
             mem_mb: 30,
             vcpus: 1,
+            cpus: Cpus::default(),
             leased: false,
             stop: StopTerms {
                 signal: rustix::process::Signal::TERM,

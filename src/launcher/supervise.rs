@@ -455,6 +455,10 @@ async fn serve(mut asked: Asked, processes: Processes, ending: bool) {
             processes.hold_too_much(held_kib);
             Ok(())
         }
+        Request::Pin(cpus) => processes
+            .pin(&cpus)
+            .await
+            .map_err(|error| error.to_string()),
         Request::Limit(limits) => processes
             .limit(limits)
             .await

@@ -312,7 +312,8 @@ impl World {
                 machine.exit_files.remove(&named(&id));
             }
             // No START here names an image, and no process takes more than it may.
-            AgentAction::Abandon(_) | AgentAction::CheckMemory { .. } => {}
+            AgentAction::Abandon(_) | AgentAction::CheckMemory { .. } | AgentAction::Pin { .. } => {
+            }
             AgentAction::Forget(id) => {
                 let instance = named(&id);
                 machine.records.remove(&id);

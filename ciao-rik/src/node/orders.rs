@@ -67,7 +67,7 @@ impl Node {
             // Nothing is started again by a node that does not say that it can do that.
             AgentAction::Respawn(_) | AgentAction::Clear(_) => {}
             // That is for the worker to see to.
-            AgentAction::CheckMemory { .. } => {}
+            AgentAction::CheckMemory { .. } | AgentAction::Pin { .. } => {}
             // What was spawned is the worker's at once: nothing of it waits here.
             AgentAction::Abandon(_) => {}
         }

@@ -183,6 +183,8 @@ instances:
     next_try_ms: 15000
     time_used_ms: 95500
     time_limit_ms: 600000
+    cpus: 0-3,8
+    unpinned: true
 - instance_uuid: 1f5b2fe6-4493-4561-904a-8f4e956218d9
   state: exited
   ssh_ip: 172.168.2.2

@@ -206,7 +206,7 @@ impl FeatureFlags {
             shares: self.shares,
             shared_by: self.shared_by,
             volumes: self.volume,
-            device_variables: Vec::new(),
+            ..Features::default()
         };
         fill(&mut features.labels, found.labels, MAX_LABELS);
         fill(&mut features.resources, found.resources, MAX_RESOURCES);

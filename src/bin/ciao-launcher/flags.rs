@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use ciao_scheduler::flags::{CrlFlags, DEFAULT_CACERT, at_least, mebibytes, reported_disk};
@@ -16,13 +15,14 @@ use ciao_scheduler::launcher::{
     KeepOutput, MachineConfig, Share, ShareError, metrics_address, node_uuid,
 };
 use ciao_scheduler::logging::LogFlags;
-use ciao_scheduler::net::address::{AddressError, Endpoint, candidates};
 use ciao_scheduler::net::tls::{ClientFiles, ClientTls, KeyFiles, TlsError};
 use clap::{Parser, ValueEnum};
 use proto_frames::{Encoding, Role, Uuid};
 use tracing::warn;
 
 use crate::features::{FeatureFlags, FeaturesError};
+use crate::pinning::PinName;
+use crate::servers::{self, Servers};
 
 /// Most simulated nodes of one process: far beyond it, a machine runs out of ports for connections to one scheduler.
 const MAX_COUNT: u32 = 50_000;
@@ -141,6 +141,11 @@ pub(crate) struct Cli {
     /// unless given
     #[arg(long, value_name = "DIR")]
     pub(crate) cgroup: Option<PathBuf>,
+
+    /// Give each instance as many processors of its own as it asks for vcpus: whole cores first, or on one NUMA node where
+    /// they fit, near the instance's devices. One for which there are not enough runs on all
+    #[arg(long, value_enum, value_name = "HOW", default_value = "none")]
+    pub(crate) pin: PinName,
 
     /// The node attributes that READY reports.
     #[command(flatten)]
@@ -261,19 +266,6 @@ pub(crate) enum CliError {
     Share(#[from] ShareError),
 }
 
-/// Addresses of schedulers. As one value: given twice, the last one counts.
-#[derive(Debug, Clone)]
-pub(crate) struct Servers(Vec<Endpoint>);
-
-impl FromStr for Servers {
-    type Err = AddressError;
-
-    fn from_str(text: &str) -> Result<Self, AddressError> {
-        let servers = text.split(',').map(str::parse);
-        servers.collect::<Result<_, _>>().map(Self)
-    }
-}
-
 impl Cli {
     /// Reads the certificates and makes the configuration.
     ///
@@ -290,24 +282,24 @@ impl Cli {
         };
         let credentials = files.read()?;
         let role = self.role(credentials.roles)?;
-        let servers = self.server.iter().flat_map(|it| it.0.iter().cloned());
-        let servers = servers.map(|it| it.with_server_name(self.server_name.clone()));
-        let mut endpoints: Vec<Endpoint> = servers.collect();
-        let servers_said = endpoints.len();
-        for other in candidates(endpoints.first(), &credentials.server_names) {
-            if endpoints.iter().all(|it| it.host != other.host) {
-                endpoints.push(other);
-            }
-        }
+        let (endpoints, servers_said) = servers::endpoints(
+            self.server.as_ref(),
+            self.server_name.as_deref(),
+            &credentials.server_names,
+        );
         let machine = self.machine(self.uuid(credentials.bound_uuid)?)?;
         let lease = self.lease()?;
         let found = match machine {
             MachineConfig::Real { .. } => self.features.detect().find(),
             MachineConfig::Simulated { .. } => Features::default(),
         };
+        let mut features = self.features.clone().features(found)?;
+        if let MachineConfig::Real { .. } = machine {
+            features.processors = self.pin.processors(&features);
+        }
         Ok(Config {
             servers_said,
-            features: self.features.features(found)?,
+            features,
             encoding: match self.encoding {
                 EncodingName::Native => Encoding::Native,
                 EncodingName::Gob => Encoding::Gob,
@@ -527,7 +519,7 @@ mod tests {
             "-count=3",
         ]);
         assert_eq!(cli.cert.to_str(), Some("a.pem"));
-        assert_eq!(cli.server.unwrap().0[0].port, 1);
+        assert_eq!(cli.server.unwrap().first().port, 1);
         assert_eq!(cli.server_name.as_deref(), Some("sched.example"));
         assert_eq!(cli.count, 3);
     }

@@ -5,6 +5,8 @@
 
 mod features;
 mod flags;
+mod pinning;
+mod servers;
 
 use std::process::ExitCode;
 

@@ -117,6 +117,8 @@ fn progress_json(progress: &RunProgress) -> Value {
         "next_try_ms": progress.next_try_ms,
         "time_used_ms": progress.time_used_ms,
         "time_limit_ms": progress.time_limit_ms,
+        "cpus": (!progress.cpus.is_empty()).then(|| progress.cpus.clone()),
+        "unpinned": progress.unpinned,
     })
 }
 

@@ -15,6 +15,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use proto_frames::payload::Start;
 use serde::{Deserialize, Serialize};
 
 use super::instances::Instance;
@@ -100,6 +101,16 @@ fn variable(resource: &str) -> String {
 }
 
 impl Agent {
+    /// What the START says, and over it what the instance is told of its devices.
+    pub(super) fn variables(&self, start: &Start) -> BTreeMap<String, String> {
+        let mut variables = start.env.clone();
+        if let Some(instance) = self.instances.get(&start.instance_uuid) {
+            let told = &self.settings.features.device_variables;
+            variables.extend(instance.devices.variables(told));
+        }
+        variables
+    }
+
     /// Refuses resources that one instance asks for and one variable would tell, whether or not this node tells them.
     pub(super) fn check_names(&self, asked: &BTreeMap<String, i64>) -> Result<(), String> {
         let mut told: BTreeMap<String, &String> = BTreeMap::new();
@@ -171,7 +182,8 @@ impl Agent {
 }
 
 impl Instance {
-    /// Gives up the devices beyond what it claims, those first that it got last; all of them once it has ended.
+    /// Gives up the devices beyond what it claims, those first that it got last; all of them, and its processors, once it
+    /// has ended.
     pub(super) fn return_devices(&mut self) {
         let mut devices = std::mem::take(&mut self.devices);
         devices.0.retain(|resource, indices| {
@@ -179,6 +191,9 @@ impl Instance {
             !indices.is_empty()
         });
         self.devices = devices;
+        if !self.is_live() {
+            self.cpus.0.clear();
+        }
     }
 
     /// What it claims of each resource; while that changes, the more of the two.

@@ -20,7 +20,6 @@
 //! more. So it is not listed in STATS from then on and holds nothing; it is only kept here, with its output, for a
 //! DELETE that may come or for a START that runs it again.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use proto_frames::payload::{Digest, Start, StartFailure, StartFailureReason};
@@ -29,7 +28,7 @@ use tracing::warn;
 use super::ends::{How, Ran};
 use super::terms::stop_signal;
 use super::{
-    About, Agent, AgentAction, Demand, Devices, MAX_EXITED, Message, Removal, RunTerms, Runs,
+    About, Agent, AgentAction, Cpus, Demand, Devices, MAX_EXITED, Message, Removal, RunTerms, Runs,
     StopTerms, Usage, Workload, images_of,
 };
 
@@ -52,6 +51,8 @@ pub(super) struct Instance {
     pub(super) update: Option<Demand>,
     /// Which units of custom resources it has.
     pub(super) devices: Devices,
+    /// Which processors are its own.
+    pub(super) cpus: Cpus,
     /// While it is ordered to be thawed because it could not be frozen in time: how often that is tried again if it fails.
     pub(super) thaws_left: Option<u8>,
     pub(super) state: InstancePhase,
@@ -226,6 +227,7 @@ impl Agent {
             leased,
             update: None,
             devices: Devices::default(),
+            cpus: Cpus::default(),
             thaws_left: None,
             state: InstancePhase::Starting,
             ends,
@@ -239,6 +241,7 @@ impl Agent {
         };
         self.instances.insert(id.clone(), instance);
         self.assign_devices(id);
+        self.assign_processors(id);
         self.persist(id);
         self.order(AgentAction::Spawn(Box::new(Workload {
             instance: id.clone(),
@@ -249,6 +252,7 @@ impl Agent {
             working_dir: Some(start.working_dir.clone()).filter(|dir| !dir.is_empty()),
             mem_mb,
             vcpus,
+            cpus: self.processors_of(id),
             leased,
             stop,
             time_left,
@@ -270,16 +274,6 @@ impl Agent {
             .live()
             .map(|(_, instance)| self.grace_of(&instance.terms));
         live.fold(self.settings.stop_grace, Duration::max)
-    }
-
-    /// What the START says, and over it what the instance is told of its devices.
-    fn variables(&self, start: &Start) -> BTreeMap<String, String> {
-        let mut variables = start.env.clone();
-        if let Some(instance) = self.instances.get(&start.instance_uuid) {
-            let told = &self.settings.features.device_variables;
-            variables.extend(instance.devices.variables(told));
-        }
-        variables
     }
 
     pub(super) fn started(&mut self, now: Instant, id: &str) {

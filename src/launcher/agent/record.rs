@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::ends::{End, Ran};
 use super::instances::{Instance, InstancePhase};
 use super::transitions::MAX_THAWS;
-use super::{About, Agent, AgentAction, Demand, Devices, Duty, Link, RunTerms, images_of};
+use super::{About, Agent, AgentAction, Cpus, Demand, Devices, Duty, Link, RunTerms, images_of};
 
 /// An instance as it is kept in the state directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +35,9 @@ pub struct InstanceRecord {
     /// Which units of custom resources it has. Records of launchers that told no program lack them.
     #[serde(default, skip_serializing_if = "Devices::is_empty")]
     pub devices: Devices,
+    /// Which processors are its own. Records of launchers that gave none lack them.
+    #[serde(default, skip_serializing_if = "Cpus::is_empty")]
+    pub cpus: Cpus,
     /// Whether it is to be thawed because it could not be frozen, and may be frozen all the same. Records of earlier
     /// launchers lack it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -97,6 +100,7 @@ impl InstanceRecord {
             leased: false,
             update: None,
             devices: Devices::default(),
+            cpus: Cpus::default(),
             thaw: false,
             image: String::new(),
             more_images: Vec::new(),
@@ -240,6 +244,7 @@ impl Agent {
             leased: record.leased,
             update: record.update,
             devices: record.devices,
+            cpus: record.cpus,
             thaws_left: record.thaw.then_some(MAX_THAWS - 1),
             state,
             ends,
@@ -303,6 +308,7 @@ impl Agent {
             leased: instance.leased,
             update: instance.update.clone(),
             devices: instance.devices.clone(),
+            cpus: instance.cpus.clone(),
             thaw: instance.thaws_left.is_some(),
             image: images.next().unwrap_or_default(),
             more_images: images.collect(),

@@ -15,7 +15,7 @@ use proto_frames::payload::{
 use super::ends::Reported;
 use super::instances::{Instance, InstancePhase};
 use super::pressure::Pressure;
-use super::{Agent, Demand, DeviceVariable, Duty, Link, MIN_REPORT_GAP, Message, Runs};
+use super::{Agent, Demand, DeviceVariable, Duty, Link, MIN_REPORT_GAP, Message, Processors, Runs};
 
 /// What a node says of itself beyond its figures, in READY and STATS, as placement needs it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -32,6 +32,8 @@ pub struct Features {
     pub volumes: Vec<String>,
     /// How programs are told which units of its resources they have, beside the launcher's own variables. Not reported.
     pub device_variables: Vec<DeviceVariable>,
+    /// The processors of which each instance gets its own; `None` = all run on all. Not reported.
+    pub processors: Option<Processors>,
 }
 
 /// Labels that schedulers take of a node; further ones are left out here, images last.
@@ -321,9 +323,10 @@ impl Agent {
     /// STATS as it would be now, with one row for each instance that has not ended.
     fn stats(&self, now: Instant, ready: &Ready, host: &HostFigures) -> Stats {
         let now_ms = self.clock.map_or(0, |clock| clock.ms_at(now));
+        let processors = self.settings.features.processors.as_ref();
         let instances = self.live();
         let instances = instances.map(|(id, instance)| InstanceStat {
-            run: instance.progress(now_ms).map(Box::new),
+            run: instance.progress(now_ms, processors).map(Box::new),
             ..stat(id, instance)
         });
         Stats {

@@ -16,7 +16,7 @@ use tracing::info;
 use super::ends::{Ran, Why};
 use super::instances::{Instance, InstancePhase};
 use super::restarts::{AfterEnd, RunEnd};
-use super::{Agent, AgentAction, NodeClock, Removal, Respawn, Runs};
+use super::{Agent, AgentAction, NodeClock, Processors, Removal, Respawn, Runs};
 
 impl Instance {
     /// Notes figures of a run that is over. Of those that its supervisor could not say this node's count has one: how long
@@ -45,16 +45,25 @@ impl Instance {
         self.ran.counted_ms = None;
     }
 
-    /// Its restarts and its time, as STATS says them; `None` where its START says nothing about these.
-    pub(super) fn progress(&self, now_ms: u64) -> Option<RunProgress> {
+    /// Its restarts, its time and its processors, as STATS says them; `None` where its START says nothing about these and
+    /// instances have no processors of their own.
+    pub(super) fn progress(
+        &self,
+        now_ms: u64,
+        processors: Option<&Processors>,
+    ) -> Option<RunProgress> {
         let terms = &self.terms;
         let next_ms = terms.restarts.next_ms();
-        terms.are_counted().then(|| RunProgress {
+        let unpinned = self.is_unpinned(processors);
+        let is_said = terms.are_counted() || unpinned || !self.cpus.is_empty();
+        is_said.then(|| RunProgress {
             restarts: terms.restarts.count(),
             last_exit_code: terms.restarts.last_code().map(i64::from),
             next_try_ms: next_ms.map(|next| next.saturating_sub(now_ms)),
             time_used_ms: terms.time_limit_ms.map(|_| terms.used.at(now_ms)),
             time_limit_ms: terms.time_limit_ms,
+            cpus: self.cpus.to_string(),
+            unpinned,
         })
     }
 
@@ -248,6 +257,7 @@ impl Agent {
     /// Starts an instance again, unless the state directory cannot be written: a launcher that crashed meanwhile would not
     /// find it again.
     fn respawn(&mut self, now: Instant, id: &str) {
+        self.assign_processors(id);
         let now_ms = self.count_at(now);
         let has_storage = self.storage_fault.is_none();
         let Some(instance) = self.instances.get_mut(id) else {
@@ -269,6 +279,7 @@ impl Agent {
                 .variables(&self.settings.features.device_variables),
             mem_mb: instance.demand.mem_mb,
             vcpus: instance.demand.vcpus,
+            cpus: instance.cpus.clone(),
             time_left: instance.terms.time_left(now_ms),
         };
         self.persist(id);

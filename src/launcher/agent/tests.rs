@@ -25,6 +25,7 @@ mod ends;
 mod features;
 mod leases;
 mod lifecycle;
+mod pinning;
 mod pressure;
 mod random;
 mod recovery;

@@ -241,6 +241,7 @@ impl Agent {
             instance.update = Some(new);
         }
         self.assign_devices(id);
+        self.move_to_processors(id);
         self.persist(id);
         self.order(AgentAction::SetLimits {
             instance: id.to_owned(),
@@ -262,6 +263,7 @@ impl Agent {
             Ok(()) => self.finish_update(now, id, new),
             Err(detail) => {
                 self.assign_devices(id);
+                self.move_to_processors(id);
                 self.persist(id);
                 self.refuse(LifecycleCommand::Update, id, (Reason::Failed, detail));
             }
@@ -274,6 +276,7 @@ impl Agent {
             instance.demand = new;
         }
         self.assign_devices(id);
+        self.move_to_processors(id);
         self.persist(id);
         self.report_state(id, PhaseName::Updated);
         self.report_soon(now);
@@ -370,6 +373,7 @@ impl Agent {
         if let Some(instance) = self.instances.get_mut(id) {
             instance.state = state;
         }
+        self.move_to_processors(id);
         self.persist(id);
         self.report_soon(now);
     }

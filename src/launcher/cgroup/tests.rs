@@ -32,7 +32,12 @@ fn simulated(path: &Path) {
 fn group(path: &Path, memory: bool, cpu: bool) -> Cgroup {
     simulated(path);
     let path = path.to_owned();
-    Cgroup { path, memory, cpu }
+    Cgroup {
+        path,
+        memory,
+        cpu,
+        cpuset: false,
+    }
 }
 
 #[test]
@@ -108,6 +113,7 @@ fn a_group_is_removed_with_those_below_it() {
         path: path.clone(),
         memory: false,
         cpu: false,
+        cpuset: false,
     };
     assert!(group.try_remove(), "there is none");
     fs::create_dir_all(path.join("below/further")).unwrap();
@@ -141,6 +147,7 @@ fn kills_for_memory_are_read_of_the_group_and_of_none_where_it_does_not_say() {
         path: root.path().to_owned(),
         memory: true,
         cpu: true,
+        cpuset: false,
     };
     assert_eq!(group.memory_kills(), None);
     // As a kernel has it: `oom` counts how often the limit was reached, `oom_kill` the processes.

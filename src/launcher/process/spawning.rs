@@ -105,6 +105,7 @@ impl Processes {
                 mem_mb: workload.mem_mb,
                 vcpus: workload.vcpus,
             },
+            cpus: workload.cpus.clone(),
             env: environment(&workload, &node.to_string(), dir),
             working_dir: workload.working_dir.map(PathBuf::from),
             stop_signal: Some(workload.stop.signal.as_raw()),
@@ -166,6 +167,7 @@ fn launch_again(
             mem_mb: respawn.mem_mb,
             vcpus: respawn.vcpus,
         },
+        cpus: respawn.cpus,
         time_left_ms: respawn
             .time_left
             .map(|left| whole_ms(left.saturating_sub(waited))),

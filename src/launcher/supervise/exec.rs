@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, Signal, getppid, set_parent_process_death_signal};
 
+use super::super::affinity;
 use super::super::descriptors;
 use super::super::files::{InstanceDir, Launch, Obstacle, Supervision, read_json};
 use super::super::orphans;
@@ -64,7 +65,7 @@ fn become_workload(dir: &InstanceDir) -> Obstacle {
 }
 
 /// Sets everything of this process that the workload inherits, in this order: working directory, the tie to the
-/// supervisor, limits, the mark by which it is found after a crash; and what it is not to inherit. Paths are opened
+/// supervisor, limits, processors, the mark by which it is found after a crash; and what it is not to inherit. Paths are opened
 /// before limits apply.
 ///
 /// # Errors
@@ -86,6 +87,7 @@ fn prepare(dir: &InstanceDir) -> Result<Command, Obstacle> {
     end_with_supervisor(dir)?;
     limit_open_files()?;
     limit(&launch)?;
+    pin(&launch);
     forget_oom_score();
     let mark =
         orphans::put_mark(dir).map_err(|error| Obstacle::of("cannot mark the process", &error))?;
@@ -135,6 +137,18 @@ fn limit(launch: &Launch) -> Result<(), String> {
     limited
         .and_then(|_| launch.limits.limit_stacks())
         .map_err(|error| format!("cannot limit memory: {error}"))
+}
+
+/// Has the workload run on its own processors alone, where it has some. Where that cannot be done it runs all the same, as it
+/// would without pinning.
+fn pin(launch: &Launch) {
+    if launch.cpus.is_empty() {
+        return;
+    }
+    let by_group = launch.group.as_ref();
+    if !by_group.is_some_and(|group| group.pin(&launch.cpus)) {
+        let _ = affinity::pin_this(&launch.cpus);
+    }
 }
 
 /// Has the kernel judge the workload as it judges others when memory runs out. A launcher is often protected

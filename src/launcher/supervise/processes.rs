@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 
+use super::super::affinity;
+use super::super::agent::Cpus;
 use super::super::cgroup::Cgroup;
 use super::super::lease::boottime;
 use super::super::limits::Limits;
@@ -131,6 +133,17 @@ impl Processes {
         done
     }
 
+    /// Has all of them run on these processors alone.
+    ///
+    /// # Errors
+    /// The system's: none of the processors is there.
+    pub(super) async fn pin(&self, cpus: &Cpus) -> io::Result<()> {
+        match &self.group {
+            Some(group) if group.pin(cpus) => Ok(()),
+            _ => pin_each(cpus).await,
+        }
+    }
+
     /// Kills those that are there, and with a cgroup those that they start meanwhile. Without one the caller repeats it
     /// until none is left.
     pub(super) fn kill(&self) {
@@ -198,6 +211,19 @@ async fn limit_each(limits: Limits) -> io::Result<()> {
             // Those that are started meanwhile by one that has its limit have it from the start.
             let pid = Pid::from_raw(process.pid);
             busy |= pid.is_some() && limits.apply_to(pid)?;
+        }
+        quiet = if busy { 0 } else { quiet + 1 };
+        tokio::task::yield_now().await;
+    }
+    Ok(())
+}
+
+async fn pin_each(cpus: &Cpus) -> io::Result<()> {
+    let mut quiet = 0;
+    while quiet < QUIET_LOOKS {
+        let mut busy = false;
+        for process in below() {
+            busy |= affinity::pin_threads(process.pid, cpus)?;
         }
         quiet = if busy { 0 } else { quiet + 1 };
         tokio::task::yield_now().await;

@@ -228,8 +228,17 @@ fn facts_found(facts: &mut EndFacts, key: &str, what: Found<'_>) -> Option<()> {
 
 /// Takes in what was found in an instance's `run`, beginning with that there is one.
 fn run_found(run: &mut RunProgress, key: &str, what: Found<'_>) -> Option<()> {
-    let Found::Int(value) = what else {
-        return Some(());
+    let value = match what {
+        Found::Int(value) => value,
+        Found::Text(text) if key == "cpus" => {
+            std::str::from_utf8(text).ok()?.clone_into(&mut run.cpus);
+            return Some(());
+        }
+        Found::Bool(unpinned) if key == "unpinned" => {
+            run.unpinned = unpinned;
+            return Some(());
+        }
+        _ => return Some(()),
     };
     let unsigned = || u64::try_from(value).ok();
     match key {

@@ -12,7 +12,7 @@ fn features() -> Features {
         shares: Some(Uuid::from_u128(8)),
         shared_by: vec![Uuid::from_u128(9)],
         volumes: Vec::new(),
-        device_variables: Vec::new(),
+        ..Features::default()
     }
 }
 
