@@ -57,7 +57,7 @@ pub struct ServerConfig {
     pub cert: PathBuf,
     /// Files with the CAs of all peers and their revocation lists.
     pub trust: TrustFiles,
-    /// Addresses to listen on; empty = every interface, port [`DEFAULT_PORT`].
+    /// Addresses to listen on; empty = every interface, port [`DEFAULT_PORT`](super::DEFAULT_PORT).
     pub listen: Vec<SocketAddr>,
     /// Addresses to listen on for HTTP; empty = the HTTP door is shut.
     pub http: Vec<SocketAddr>,
