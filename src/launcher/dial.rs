@@ -4,13 +4,14 @@
 //! One [`Dialler`] belongs to one node. After a lost connection the run loop tells it how long that lived
 //! ([`Dialler::lost`]) and dials with a clone of it.
 
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::warn;
 
 use super::config::{Config, LauncherError};
@@ -21,6 +22,15 @@ use crate::net::link::{ConnectError, Hello, Link, connect_first};
 /// A connection that lived this long has ended for a reason of its own, and the next is tried soon. A shorter one may
 /// well end the same way again: the pauses go on growing as if it had not stood.
 const STABLE_AFTER: Duration = Duration::from_secs(5);
+
+/// For how long after a loss another scheduler is expected to take the place of the one that is gone, where there are
+/// several: their TTL, an election of etcd (3.3 s at most, as measured with its default settings), and the handshakes of
+/// thousands that return at once.
+const TAKE_OVER: Duration = Duration::from_secs(15);
+
+/// The pauses between rounds meanwhile, random so that not all nodes come at once: a fail-over takes seconds, and growing
+/// pauses would double that.
+const TAKE_OVER_PAUSES: Range<Duration> = Duration::from_millis(300)..Duration::from_secs(1);
 
 /// Longest pause before the first try after a stable connection. The actual one is random, so that thousands of
 /// launchers do not return to a restarted scheduler in the same moment.
@@ -35,8 +45,7 @@ pub(super) struct Dialler {
     terms: LeaderTerm,
     /// Limits the tries at a time; shared by all nodes of the process.
     dials: Arc<Semaphore>,
-    /// The pauses between rounds.
-    backoff: Backoff,
+    pauses: Pauses,
     random: fastrand::Rng,
     /// The pause before the next round.
     wait: Duration,
@@ -44,14 +53,18 @@ pub(super) struct Dialler {
 
 impl Dialler {
     pub(super) fn new(config: Arc<Config>, hello: Hello, dials: Arc<Semaphore>) -> Self {
-        let backoff = Backoff::new(1.0, config.reconnect_cap);
+        let pauses = Pauses {
+            backoff: Backoff::new(1.0, config.reconnect_cap),
+            cap: config.reconnect_cap,
+            is_among_several: config.servers_said > 1,
+        };
         let terms = LeaderTerm::of(&config.machine);
         Self {
             config,
             hello,
             terms,
             dials,
-            backoff,
+            pauses,
             random: fastrand::Rng::new(),
             wait: Duration::ZERO,
         }
@@ -60,12 +73,12 @@ impl Dialler {
     /// Notes that a connection which had lived so long has ended, which sets the pause before the next round.
     pub(super) fn lost(&mut self, lived: Duration) {
         if lived >= STABLE_AFTER {
-            self.backoff.reset();
+            self.pauses.backoff.reset();
             self.wait = RETURN_SPREAD
                 .min(self.config.reconnect_cap)
                 .mul_f64(self.random.f64());
         } else {
-            self.wait = self.backoff.next_wait(&mut self.random);
+            self.wait = self.pauses.backoff.next_wait(&mut self.random);
         }
     }
 
@@ -77,6 +90,7 @@ impl Dialler {
         mut self,
     ) -> Pin<Box<dyn Future<Output = Result<Link, LauncherError>> + Send>> {
         Box::pin(async move {
+            let since = Instant::now();
             loop {
                 sleep(self.wait).await;
                 match self.round().await {
@@ -84,7 +98,7 @@ impl Dialler {
                     Err(error) if error.may_retry() => {}
                     Err(error) => return Err(error.into()),
                 }
-                self.wait = self.backoff.next_wait(&mut self.random);
+                self.wait = self.pauses.next(since.elapsed(), &mut self.random);
             }
         })
     }
@@ -137,5 +151,50 @@ impl Dialler {
             );
         }
         Ok(connected)
+    }
+}
+
+/// The pauses between rounds.
+#[derive(Debug, Clone)]
+struct Pauses {
+    backoff: Backoff,
+    /// None is longer.
+    cap: Duration,
+    /// Whether there is more than one scheduler.
+    is_among_several: bool,
+}
+
+impl Pauses {
+    /// The one before the next round, when the first was so long ago.
+    fn next(&mut self, since: Duration, random: &mut fastrand::Rng) -> Duration {
+        if self.is_among_several && since < TAKE_OVER {
+            let Range { start, end } = TAKE_OVER_PAUSES;
+            return (start + (end - start).mul_f64(random.f64())).min(self.cap);
+        }
+        self.backoff.next_wait(random)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn while_another_of_several_schedulers_takes_over_the_pauses_stay_short() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut longest = |is_among_several, since| {
+            let mut pauses = Pauses {
+                backoff: Backoff::default(),
+                cap: Duration::from_secs(30),
+                is_among_several,
+            };
+            let pauses = (0..20).map(|_| pauses.next(since, &mut random));
+            pauses.max().unwrap()
+        };
+        let just_before = TAKE_OVER.checked_sub(Duration::from_millis(1)).unwrap();
+        assert!(longest(true, Duration::ZERO) < TAKE_OVER_PAUSES.end);
+        assert!(longest(true, just_before) < TAKE_OVER_PAUSES.end);
+        assert!(longest(true, TAKE_OVER) > TAKE_OVER_PAUSES.end);
+        assert!(longest(false, Duration::ZERO) > TAKE_OVER_PAUSES.end);
     }
 }
