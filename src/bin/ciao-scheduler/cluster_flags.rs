@@ -1,18 +1,19 @@
 //! The flags of one of several schedulers.
 
-use std::path::PathBuf;
-
-use clap::{ArgAction, Args, Subcommand};
-
-/// What makes this scheduler one of several.
-#[derive(Debug, Args)]
-#[cfg_attr(
+#![cfg_attr(
     not(feature = "etcd"),
     allow(
         dead_code,
         reason = "without the feature they are taken, and none is used"
     )
 )]
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Subcommand};
+
+/// What makes this scheduler one of several.
+#[derive(Debug, Args)]
 pub(crate) struct ClusterFlags {
     /// Be one of several schedulers of the cluster with this name: one leads, the others stand by. Needs a program built
     /// with --features etcd
@@ -36,13 +37,6 @@ pub(crate) struct ClusterFlags {
 
 /// How etcd is reached.
 #[derive(Debug, Args)]
-#[cfg_attr(
-    not(feature = "etcd"),
-    allow(
-        dead_code,
-        reason = "without the feature they are taken, and none is used"
-    )
-)]
 pub(crate) struct EtcdFlags {
     /// Members of etcd, http(s)://HOST:PORT, with commas between them: etcd decides which scheduler leads, and keeps what
     /// a state directory would
@@ -67,13 +61,6 @@ pub(crate) struct EtcdFlags {
 
 /// What can be seen and done of several schedulers behind one name.
 #[derive(Debug, Args)]
-#[cfg_attr(
-    not(feature = "etcd"),
-    allow(
-        dead_code,
-        reason = "without the feature they are taken, and none is used"
-    )
-)]
 pub(crate) struct HaFlags {
     /// What to do
     #[command(subcommand)]
@@ -82,13 +69,6 @@ pub(crate) struct HaFlags {
 
 /// What can be done.
 #[derive(Debug, Subcommand)]
-#[cfg_attr(
-    not(feature = "etcd"),
-    allow(
-        dead_code,
-        reason = "without the feature they are taken, and none is used"
-    )
-)]
 pub(crate) enum HaCommand {
     /// Show who leads, who stands by, and how etcd is; exit code 1 where none leads
     Status {
@@ -123,13 +103,6 @@ pub(crate) enum HaCommand {
 
 /// A cluster of schedulers.
 #[derive(Debug, Args)]
-#[cfg_attr(
-    not(feature = "etcd"),
-    allow(
-        dead_code,
-        reason = "without the feature they are taken, and none is used"
-    )
-)]
 pub(crate) struct NamedCluster {
     /// The cluster's name
     #[arg(long, value_name = "NAME", required = true, requires = "etcd", value_parser = parse_name)]
