@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ciao_scheduler::ctl::client::ClientConfig;
 use ciao_scheduler::net::tls::{LastRead, TrustFiles};
@@ -216,9 +216,27 @@ impl Daemon {
         kill_process(self.pid(), Signal::INT).unwrap();
     }
 
-    /// Gives it no processor until [`Daemon::thaw`].
+    /// Gives it no processor until [`Daemon::thaw`]. On return none of its threads runs: the signal alone leaves them time to
+    /// read what comes next.
     pub(crate) fn freeze(&self) {
         kill_process(self.pid(), Signal::STOP).unwrap();
+        let begun = Instant::now();
+        while !self.is_frozen() {
+            assert!(begun.elapsed() < DEADLINE, "it does not stop");
+            std::thread::yield_now();
+        }
+    }
+
+    fn is_frozen(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.id())).unwrap();
+        let mut states = threads.map(|thread| {
+            let stat = std::fs::read_to_string(thread.unwrap().path().join("stat"));
+            // One that has ended meanwhile runs no more.
+            stat.map_or(true, |stat| {
+                stat.rsplit_once(") ").unwrap().1.starts_with('T')
+            })
+        });
+        states.all(|is_stopped| is_stopped)
     }
 
     /// Lets it go on.
