@@ -137,18 +137,20 @@ pub struct Client {
 /// Pause between two rounds over several schedulers, none of which took the connection: another one is about to lead.
 const NEXT_ROUND: Duration = Duration::from_millis(300);
 
-/// Connects to the first of these schedulers that leads. Of several, again and again, until the caller gives up; of one,
-/// once.
+/// Connects to the first of these schedulers that leads. Of several, again and again for as long as one connection may
+/// take (`timeouts.dial`), and then with what the last round came to; of one, once.
 async fn connect_any(
     endpoints: &[Endpoint],
     tls: &Arc<rustls::ClientConfig>,
     hello: &Hello,
     timeouts: &Timeouts,
 ) -> Result<link::Link, link::ConnectError> {
+    let begun = Instant::now();
+    let may_try_again = || begun.elapsed() + NEXT_ROUND < timeouts.dial;
     loop {
         match link::connect_first(endpoints, tls, hello, timeouts, |_, _| {}).await {
             Ok((_, link)) => return Ok(link),
-            Err(error) if endpoints.len() > 1 && error.may_retry() => {
+            Err(error) if endpoints.len() > 1 && error.may_retry() && may_try_again() => {
                 tokio::time::sleep(NEXT_ROUND).await;
             }
             Err(error) => return Err(error),

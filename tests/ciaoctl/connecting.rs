@@ -56,6 +56,26 @@ async fn where_nobody_listens_the_address_is_named() {
     assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
 }
 
+/// It tries for as long as it may, because another of several may be about to lead; then it says why none was found.
+#[tokio::test]
+async fn of_several_schedulers_that_are_not_there_one_is_named_and_why() {
+    let scheduler = Scheduler::playing(|_, _, _| {}).await;
+    let mut free = Vec::new();
+    for _ in 0..2 {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        free.push(listener.local_addr().unwrap().to_string());
+    }
+    let ran = scheduler
+        .ctl(&["nodes", "--timeout", "1s", "--server", &free.join(",")])
+        .await;
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(
+        free.iter().any(|it| ran.err.contains(it)) && ran.err.contains("refused"),
+        "{ran:?}"
+    );
+    assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
+}
+
 #[tokio::test]
 async fn what_listens_and_is_no_scheduler_is_told_from_one() {
     let scheduler = Scheduler::playing(|_, _, _| {}).await;
