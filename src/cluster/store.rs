@@ -235,8 +235,9 @@ impl EtcdStore {
             return Ok(());
         };
         let done = self.carry_out(state, &parts);
-        if done.is_err() {
-            state.staged = Some(parts);
+        match &done {
+            Ok(()) => parts.iter().for_each(|it| state.wrote(it)),
+            Err(_) => state.staged = Some(parts),
         }
         done
     }
@@ -310,39 +311,32 @@ impl State {
 }
 
 impl EtcdStore {
-    /// Writes all of them or none.
-    fn write_keys(&self, state: &mut State, entries: Entries) -> Result<(), String> {
-        self.finish_staged(state)?;
-        let mut parts = parts(entries);
-        let written = match parts.len() {
-            0 => self.fenced(state, &Vec::new(), Vec::new()),
-            1 => self.fenced(state, &parts[0], Vec::new()),
-            _ => {
-                let staged = std::mem::take(&mut parts);
-                parts.clone_from(&staged);
-                self.stage(state, staged)
-            }
-        };
-        written?;
-        parts.iter().for_each(|it| state.wrote(it));
+    /// Writes the keys that `of` makes, all of them or none, behind what was staged before: which keys there are changes
+    /// with that.
+    fn write_keys(&self, of: impl FnOnce(&mut State) -> Entries) -> Result<(), String> {
+        let mut state = self.state.lock();
+        self.finish_staged(&mut state)?;
+        let parts = parts(of(&mut state));
+        if parts.len() > 1 {
+            return self.stage(&mut state, parts);
+        }
+        let all = parts.into_iter().next().unwrap_or_default();
+        self.fenced(&mut state, &all, Vec::new())?;
+        state.wrote(&all);
         Ok(())
     }
 }
 
 impl SharedStore for EtcdStore {
     fn write(&self, entries: Entries) -> Result<(), String> {
-        let mut state = self.state.lock();
-        let entries = entries
-            .into_iter()
-            .flat_map(|it| state.record(it))
-            .collect();
-        self.write_keys(&mut state, entries)
+        self.write_keys(|state| {
+            let keys = entries.into_iter().flat_map(|it| state.record(it));
+            keys.collect()
+        })
     }
 
     fn write_document(&self, which: SharedDocument, bytes: &[u8]) -> Result<(), String> {
-        let mut state = self.state.lock();
-        let entries = state.long_value(keys::document(which).as_bytes(), Some(bytes));
-        self.write_keys(&mut state, entries)
+        self.write_keys(|state| state.long_value(keys::document(which).as_bytes(), Some(bytes)))
     }
 }
 
