@@ -5,16 +5,16 @@
 //! driver ── the election, its calls and its watch, on a runtime of their own ──▶ Fence, Standing
 //! store  ── records, under the term: SharedStore
 //! keys   ── what is where in etcd
-//! care   ── etcd's own growth and alarms, looked after by the leader
+//! maintenance ── the leader compacts etcd, and logs its alarms
 //! view   ── who leads and who stands by, for operators
 //! ```
 //!
 //! The daemon serves while [`Standing`] is [`Standing::Leader`], refuses everybody while it is a standby, and ends its
 //! process once it is over: nothing of a term outlives it.
 
-mod care;
 mod driver;
 mod keys;
+mod maintenance;
 mod store;
 mod view;
 

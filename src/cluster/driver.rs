@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use super::keys::Keys;
-use super::{Standing, care};
+use super::{Standing, maintenance};
 use crate::net::fence::{Fence, boottime};
 
 /// Pause before the key is watched again, where that has failed.
@@ -38,7 +38,7 @@ pub(super) struct Driver {
     pub(super) ttl: Duration,
     /// Where this scheduler can be reached.
     pub(super) address: String,
-    /// See [`super::care`].
+    /// See [`super::maintenance`].
     pub(super) is_compacting: bool,
     pub(super) fence: Arc<Fence>,
     pub(super) say: watch::Sender<Standing>,
@@ -54,8 +54,8 @@ impl Driver {
         let watching = tokio::spawn(watching);
         let mut election = Election::new(self.ttl, boottime());
         let compact = (self.is_compacting, self.keys.leader());
-        let care = care::look_after(self.client.clone(), compact, self.say.subscribe());
-        let care = tokio::spawn(care);
+        let maintaining = maintenance::maintain(self.client.clone(), compact, self.say.subscribe());
+        let maintaining = tokio::spawn(maintaining);
         while !self.settle(&mut election).await {
             let due = election.next_due().unwrap_or_default();
             let event = timeout(due.saturating_sub(boottime()), incoming.recv()).await;
@@ -71,7 +71,7 @@ impl Driver {
             election.tick(boottime());
         }
         watching.abort();
-        care.abort();
+        maintaining.abort();
     }
 
     /// Does what the election puts out; whether it is over.

@@ -63,7 +63,7 @@ pub(crate) struct SchedulerFlags {
 pub(crate) enum SchedulerCommand {
     /// Run a whole cluster on this machine: throw-away certificates, the scheduler, three launchers
     Dev(DevFlags),
-    /// Look after several schedulers behind one name (--cluster). Needs a program built with --features etcd
+    /// Show and operate several schedulers behind one name (--cluster). Needs a program built with --features etcd
     Ha(HaFlags),
 }
 

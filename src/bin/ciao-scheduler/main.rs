@@ -141,7 +141,7 @@ fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
     })
 }
 
-/// Looks after several schedulers behind one name.
+/// Shows and operates several schedulers behind one name.
 fn run_ha(flags: HaFlags) -> anyhow::Result<ExitCode> {
     #[cfg(feature = "etcd")]
     return ha::run(flags.command);

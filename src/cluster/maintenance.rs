@@ -1,4 +1,4 @@
-//! Looks after etcd while this scheduler leads: what was overwritten goes, and alarms are said in the log.
+//! Maintains etcd while this scheduler leads: compacts it, and logs its alarms.
 //!
 //! Each write of the leader makes a revision that etcd keeps until it is compacted; without that its database fills up.
 //! Where etcd is shared with other programs, one of them, or etcd itself, does it, and `--etcd-compact off` leaves it to
@@ -18,7 +18,7 @@ use super::Standing;
 const EVERY: Duration = Duration::from_secs(300);
 
 /// Runs for as long as the scheduler takes part; does nothing while it does not lead. `leader`: the leader's key.
-pub(super) async fn look_after(
+pub(super) async fn maintain(
     client: Client,
     (is_compacting, leader): (bool, Vec<u8>),
     mut standing: watch::Receiver<Standing>,
@@ -30,11 +30,11 @@ pub(super) async fn look_after(
     warn_of_versions(&client).await;
     let mut alarms = Vec::new();
     let mut before = None;
-    // The first look at once: a full etcd is to be said when the leader begins.
+    // The first look at once: a full etcd is logged when the leader begins.
     let mut ticks = interval_at(Instant::now(), EVERY);
     loop {
         ticks.tick().await;
-        say_alarms(&client, &mut alarms).await;
+        log_alarms(&client, &mut alarms).await;
         if is_compacting {
             compact(&client, &leader, &mut before).await;
         }
@@ -56,8 +56,8 @@ async fn warn_of_versions(client: &Client) {
     }
 }
 
-/// Says what has changed.
-async fn say_alarms(client: &Client, known: &mut Vec<Alarm>) {
+/// Logs what has changed.
+async fn log_alarms(client: &Client, known: &mut Vec<Alarm>) {
     let Ok(mut alarms) = client.alarms().await else {
         return;
     };
