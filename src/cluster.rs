@@ -6,6 +6,7 @@
 //! store  ── records, under the term: SharedStore
 //! keys   ── what is where in etcd
 //! maintenance ── the leader compacts etcd, and logs its alarms
+//! trouble ── what etcd refuses the election, for the log
 //! view   ── who leads and who stands by, for operators
 //! ```
 //!
@@ -16,16 +17,18 @@ mod driver;
 mod keys;
 mod maintenance;
 mod store;
+mod trouble;
 mod view;
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ciao_etcd::election::{Term, Why};
+use ciao_etcd::election::{GIVE_UP_AFTER, Term, Why};
 use ciao_etcd::{Client, ConfigError, EtcdConfig};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
 
 use self::driver::Event;
 use self::keys::Keys;
@@ -80,8 +83,43 @@ pub struct Cluster {
     standing: watch::Receiver<Standing>,
     leader: watch::Receiver<Option<String>>,
     events: mpsc::UnboundedSender<Event>,
-    /// Where the election runs, so that nothing the daemon does delays it. `None` once it is dropped.
-    runtime: Option<Runtime>,
+    /// The election.
+    driving: AbortHandle,
+    runtime: Arc<EtcdRuntime>,
+}
+
+/// Where the election runs, so that nothing the daemon does delays it, and calls of the store. It is there for as long as
+/// one of both is: a write that waits for etcd while the election ends is refused by that.
+#[derive(Debug)]
+struct EtcdRuntime(Option<Runtime>);
+
+impl EtcdRuntime {
+    fn new() -> io::Result<Self> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("etcd")
+            .enable_all()
+            .build()?;
+        Ok(Self(Some(runtime)))
+    }
+
+    fn get(&self) -> &Runtime {
+        self.0.as_ref().expect("it is taken when it is dropped")
+    }
+
+    /// Blocks the calling thread, which must be none of a runtime's own.
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.get().block_on(future)
+    }
+}
+
+impl Drop for EtcdRuntime {
+    fn drop(&mut self) {
+        // In an asynchronous context, too.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Cluster {
@@ -90,11 +128,7 @@ impl Cluster {
     /// # Errors
     /// [`ConfigError`], or the system has no threads for it.
     pub fn join(config: ClusterConfig) -> Result<Self, JoinError> {
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("etcd")
-            .enable_all()
-            .build()?;
+        let runtime = EtcdRuntime::new()?;
         let keys = Keys::new(&config.name);
         let fence = Arc::new(Fence::default());
         let (say, standing) = watch::channel(Standing::Standby);
@@ -104,7 +138,7 @@ impl Cluster {
         // A renewal comes every sixth of the TTL: one that is not answered leaves time for the next member.
         etcd.deadline = config.ttl / 10;
         let client = {
-            let _on = runtime.enter();
+            let _on = runtime.get().enter();
             Client::new(etcd)?
         };
         let driver = driver::Driver {
@@ -118,7 +152,7 @@ impl Cluster {
             tell,
             events: events.clone(),
         };
-        runtime.spawn(driver.run(incoming));
+        let driving = runtime.get().spawn(driver.run(incoming));
         Ok(Self {
             config,
             keys,
@@ -126,7 +160,8 @@ impl Cluster {
             standing,
             leader,
             events,
-            runtime: Some(runtime),
+            driving: driving.abort_handle(),
+            runtime: Arc::new(runtime),
         })
     }
 
@@ -179,32 +214,26 @@ impl Cluster {
     /// # Errors
     /// etcd does not answer, refuses, or has another leader by now: in words.
     pub fn take_over(&self, term: Term) -> Result<TakeOver, String> {
-        let Some(runtime) = &self.runtime else {
-            return Err("it has ended".to_owned());
-        };
+        let runtime = Arc::clone(&self.runtime);
         let mut etcd = self.config.etcd.clone();
         etcd.deadline = STORE_CALL;
         let client = {
-            let _on = runtime.enter();
+            let _on = runtime.get().enter();
             Client::new(etcd).map_err(|error| error.to_string())?
         };
-        let handle = runtime.handle().clone();
-        EtcdStore::take_over(
-            (client, handle),
-            self.keys.clone(),
-            term,
-            self.events.clone(),
-        )
+        let driver = store::DriverLink {
+            events: self.events.clone(),
+            standing: self.standing(),
+            patience: self.config.ttl + GIVE_UP_AFTER,
+        };
+        EtcdStore::take_over((client, runtime), self.keys.clone(), term, driver)
     }
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.fence.set(Duration::ZERO);
-        // In an asynchronous context, too.
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
+        self.driving.abort();
     }
 }
 

@@ -6,10 +6,12 @@ use std::time::Duration;
 use ciao_etcd::election::{Answer, Call, Election, LeaderKey, Output, Term};
 use ciao_etcd::{Client, Compare, Error, KeyValue, Op, Txn, TxnAnswer};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use super::keys::Keys;
+use super::trouble::Trouble;
 use super::{Standing, maintenance};
 use crate::net::fence::{Fence, boottime};
 
@@ -22,8 +24,8 @@ const REVOKE_TIME: Duration = Duration::from_secs(1);
 /// What happens to the election.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A call was answered.
-    Answered(u64, Answer),
+    /// A call was answered, or failed for this reason.
+    Answered(u64, Call, Answer, Option<Error>),
     /// The leader's key has changed, at this revision.
     Changed(Option<LeaderKey>, i64),
     /// A write under the term was refused.
@@ -50,19 +52,25 @@ pub(super) struct Driver {
 impl Driver {
     /// Runs until the scheduler has stepped down.
     pub(super) async fn run(self, mut incoming: mpsc::UnboundedReceiver<Event>) {
+        // They end with it.
+        let mut beside = JoinSet::new();
         let watching = watch_leader(self.client.clone(), self.keys.leader(), self.events.clone());
-        let watching = tokio::spawn(watching);
+        beside.spawn(watching);
         let mut election = Election::new(self.ttl, boottime());
         let compact = (self.is_compacting, self.keys.leader());
         let maintaining = maintenance::maintain(self.client.clone(), compact, self.say.subscribe());
-        let maintaining = tokio::spawn(maintaining);
+        beside.spawn(maintaining);
+        let mut trouble = Trouble::default();
         while !self.settle(&mut election).await {
             let due = election.next_due().unwrap_or_default();
             let event = timeout(due.saturating_sub(boottime()), incoming.recv()).await;
             let now = boottime();
             match event {
                 Err(_) => election.tick(now),
-                Ok(Some(Event::Answered(number, answer))) => election.answered(now, number, answer),
+                Ok(Some(Event::Answered(number, call, answer, error))) => {
+                    trouble.note(call, error.as_ref());
+                    election.answered(now, number, answer);
+                }
                 Ok(Some(Event::Changed(key, revision))) => election.changed(now, key, revision),
                 Ok(Some(Event::Refused)) => election.refused(now),
                 Ok(Some(Event::Resign) | None) => election.resign(now),
@@ -70,8 +78,6 @@ impl Driver {
             // A process that was stopped learns it here, whatever comes first.
             election.tick(boottime());
         }
-        watching.abort();
-        maintaining.abort();
     }
 
     /// Does what the election puts out; whether it is over.
@@ -96,7 +102,8 @@ impl Driver {
                     );
                     let events = self.events.clone();
                     last = Some(tokio::spawn(async move {
-                        let _ = events.send(Event::Answered(number, work.await));
+                        let (answer, error) = work.await;
+                        let _ = events.send(Event::Answered(number, call, answer, error));
                     }));
                 }
                 Output::Leads(term) => {
@@ -140,13 +147,13 @@ fn leader_key(found: &KeyValue) -> LeaderKey {
     }
 }
 
-/// Carries a call of the election out; what it says.
+/// Carries a call of the election out; what it says, and why it failed if it did.
 async fn carry_out(
     client: Client,
     keys: Keys,
     (address, ttl): (String, Duration),
     call: Call,
-) -> Answer {
+) -> (Answer, Option<Error>) {
     let get = || vec![Op::Get(keys.leader()), Op::Get(keys.generation())];
     let answered: Result<Answer, Error> = match call {
         Call::Grant => match client.grant(ttl).await {
@@ -186,9 +193,9 @@ async fn carry_out(
         }
     };
     match answered {
-        Ok(answer) => answer,
-        Err(Error::NoSuchLease) => Answer::NoSuchLease,
-        Err(_) => Answer::Unknown,
+        Ok(answer) => (answer, None),
+        Err(Error::NoSuchLease) => (Answer::NoSuchLease, None),
+        Err(error) => (Answer::Unknown, Some(error)),
     }
 }
 

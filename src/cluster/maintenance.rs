@@ -8,14 +8,17 @@ use std::time::Duration;
 
 use ciao_etcd::{Alarm, Client, Op, Txn};
 use tokio::sync::watch;
-use tokio::time::{Instant, interval_at};
+use tokio::time::interval;
 use tracing::{info, warn};
 
 use super::Standing;
 
-/// How often it looks, and how old is what goes: readers of pages at one revision, and watches that were cut off, have
+/// How often it looks how etcd is: soon enough for people, and seldom beside what renews the lease.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// How often it compacts, and how old is what goes: readers of pages at one revision, and watches that were cut off, have
 /// that long.
-const EVERY: Duration = Duration::from_secs(300);
+const COMPACT_EVERY: Duration = Duration::from_secs(300);
 
 /// Runs for as long as the scheduler takes part; does nothing while it does not lead. `leader`: the leader's key.
 pub(super) async fn maintain(
@@ -31,12 +34,14 @@ pub(super) async fn maintain(
     let mut alarms = Vec::new();
     let mut before = None;
     // The first look at once: a full etcd is logged when the leader begins.
-    let mut ticks = interval_at(Instant::now(), EVERY);
+    let mut looks = interval(LOOK_EVERY);
+    let mut compactions = interval(COMPACT_EVERY);
     loop {
-        ticks.tick().await;
-        log_alarms(&client, &mut alarms).await;
-        if is_compacting {
-            compact(&client, &leader, &mut before).await;
+        tokio::select! {
+            _ = looks.tick() => log_alarms(&client, &mut alarms).await,
+            _ = compactions.tick() => if is_compacting {
+                compact(&client, &leader, &mut before).await;
+            },
         }
     }
 }

@@ -8,16 +8,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ciao_etcd::election::Term;
-use ciao_etcd::{Client, Compare, Op, Txn};
+use ciao_etcd::{Client, Compare, Error, Op, Txn, TxnAnswer};
 use parking_lot::Mutex;
 use proto_frames::Uuid;
-use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::driver::Event;
 use super::keys::{self, Keys};
+use super::{EtcdRuntime, Standing};
 use crate::server::{Entries, Found, SharedDocument, SharedStore, TakeOver};
 
 /// Most operations in one transaction besides the ticket's: etcd takes 128 unless it is set to take more.
@@ -32,6 +33,9 @@ const VALUE_PART: usize = 480_000;
 /// How often a write is tried again because an earlier one of this scheduler, which was not answered, came between.
 const MAX_BETWEEN: usize = 8;
 
+/// Pause before a write that was not answered is tried again: calls fail at once where a member is not there.
+const AGAIN: Duration = Duration::from_millis(100);
+
 /// The length that says that a key is deleted.
 const DELETED: u32 = u32::MAX;
 
@@ -39,11 +43,22 @@ const DELETED: u32 = u32::MAX;
 #[derive(Debug)]
 pub(super) struct EtcdStore {
     client: Client,
-    handle: Handle,
+    runtime: Arc<EtcdRuntime>,
     keys: Keys,
     term: Term,
-    events: mpsc::UnboundedSender<Event>,
+    driver: DriverLink,
     state: Mutex<State>,
+}
+
+/// What the store has of the election.
+#[derive(Debug)]
+pub(super) struct DriverLink {
+    /// Where it tells that etcd knows another leader.
+    pub(super) events: mpsc::UnboundedSender<Event>,
+    /// Whether this scheduler still leads.
+    pub(super) standing: watch::Receiver<Standing>,
+    /// How long a write that etcd does not answer is tried again: as long as this scheduler may lead without etcd.
+    pub(super) patience: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -64,17 +79,17 @@ struct State {
 impl EtcdStore {
     /// Reads all that is there, after what was staged is carried out.
     pub(super) fn take_over(
-        (client, handle): (Client, Handle),
+        (client, runtime): (Client, Arc<EtcdRuntime>),
         keys: Keys,
         term: Term,
-        events: mpsc::UnboundedSender<Event>,
+        driver: DriverLink,
     ) -> Result<TakeOver, String> {
         let store = Self {
             client,
-            handle,
+            runtime,
             keys,
             term,
-            events,
+            driver,
             state: Mutex::default(),
         };
         let mut state = store.state.lock();
@@ -110,14 +125,14 @@ impl EtcdStore {
     }
 
     fn get(&self, key: &[u8]) -> Result<(Option<ciao_etcd::KeyValue>, i64), String> {
-        let get = self.handle.block_on(self.client.get(key));
+        let get = self.runtime.block_on(self.client.get(key));
         get.map_err(|error| error.to_string())
     }
 
     /// All keys below this one, without it, and their values.
     fn below(&self, name: &str) -> Result<Found, String> {
         let prefix = self.keys.key(name);
-        let listing = self.handle.block_on(self.client.list(&prefix));
+        let listing = self.runtime.block_on(self.client.list(&prefix));
         let listing = listing.map_err(|error| error.to_string())?;
         let cut = |it: ciao_etcd::KeyValue| (it.key[prefix.len()..].to_vec(), it.value);
         Ok(listing.keys.into_iter().map(cut).collect())
@@ -173,8 +188,7 @@ impl EtcdStore {
                 then: all,
                 otherwise: vec![Op::Get(self.keys.leader()), Op::Get(self.keys.ticket())],
             };
-            let answer = self.handle.block_on(self.client.txn(txn));
-            let answer = answer.map_err(|error| error.to_string())?;
+            let answer = self.answered(&txn).map_err(|error| error.to_string())?;
             if answer.succeeded {
                 state.ticket = answer.revision;
                 return Ok(());
@@ -195,11 +209,29 @@ impl EtcdStore {
                 None => {
                     state.is_deposed = true;
                     // A driver that has ended knows.
-                    let _ = self.events.send(Event::Refused);
+                    let _ = self.driver.events.send(Event::Refused);
                 }
             }
         }
         Err("etcd carries out writes that were given up".to_owned())
+    }
+
+    /// Has etcd carry it out, again and again where it does not answer: its ticket lets that happen once. So a change of
+    /// etcd's leader, or a restart of its members, delays a write and refuses none.
+    fn answered(&self, txn: &Txn) -> Result<TxnAnswer, Error> {
+        let begun = Instant::now();
+        loop {
+            let answer = self.runtime.block_on(self.client.txn(txn.clone()));
+            // Also where the driver is gone.
+            let leads = self.driver.standing.has_changed().is_ok()
+                && matches!(*self.driver.standing.borrow(), Standing::Leader(_));
+            match answer {
+                Err(Error::Unanswered(_)) if leads && begun.elapsed() < self.driver.patience => {
+                    std::thread::sleep(AGAIN);
+                }
+                answer => return answer,
+            }
+        }
     }
 
     fn operation(&self, (key, value): &(Vec<u8>, Option<Vec<u8>>)) -> Op {

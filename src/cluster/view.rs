@@ -1,6 +1,6 @@
 //! Several schedulers behind one name, as operators see them, and what they can do of them.
 
-use ciao_etcd::{Client, Compare, Error, Op, Txn};
+use ciao_etcd::{Alarm, Client, Compare, Error, Op, Txn};
 use serde::Serialize;
 
 use super::keys::{self, Keys};
@@ -20,6 +20,8 @@ pub struct ClusterView {
     pub etcd: Vec<EtcdMember>,
     /// Alarms that etcd has raised, in words.
     pub alarms: Vec<String>,
+    /// Commands of a shell that mend them, in order; empty where there is nothing to mend, or not by commands.
+    pub commands: Vec<String>,
 }
 
 /// A member of etcd.
@@ -37,6 +39,8 @@ pub struct EtcdMember {
     pub db_bytes_in_use: u64,
     /// Whether its version may confirm a lease that has ended.
     pub has_lease_fault: bool,
+    /// Whether it leads the members of etcd.
+    pub is_leader: bool,
 }
 
 /// What became of a turn that was to be ended.
@@ -50,13 +54,13 @@ pub enum Released {
     None,
 }
 
-/// Reads it.
+/// Reads it. `etcdctl`: how that is called to reach the same members.
 ///
 /// # Errors
 /// No member answers, or etcd refuses to be read.
-pub async fn view(client: &Client, cluster: &str) -> Result<ClusterView, Error> {
+pub async fn view(client: &Client, cluster: &str, etcdctl: &str) -> Result<ClusterView, Error> {
     let keys = Keys::new(cluster);
-    let (leader, _) = client.get(&keys.leader()).await?;
+    let (leader, revision) = client.get(&keys.leader()).await?;
     let term = leader.as_ref().map(|it| it.create_revision);
     let leader = leader.map(|it| text(&it.value));
     let prefix = keys.key(keys::MEMBERS);
@@ -66,12 +70,16 @@ pub async fn view(client: &Client, cluster: &str) -> Result<ClusterView, Error> 
         .map(|it| text(&it.key[prefix.len()..]))
         .filter(|it| Some(it) != leader.as_ref())
         .collect();
-    let alarms = match client.alarms().await {
+    let (alarms, commands) = match client.alarms().await {
         Ok(mut alarms) => {
             alarms.dedup();
-            alarms.iter().map(ToString::to_string).collect()
+            let commands = match alarms.contains(&Alarm::NoSpace) {
+                true => make_room(etcdctl, revision),
+                false => Vec::new(),
+            };
+            (alarms.iter().map(ToString::to_string).collect(), commands)
         }
-        Err(error) => vec![format!("cannot be read: {error}")],
+        Err(error) => (vec![format!("cannot be read: {error}")], Vec::new()),
     };
     let etcd = client.statuses().await.into_iter();
     let etcd = etcd.map(|(endpoint, status)| match status {
@@ -79,6 +87,7 @@ pub async fn view(client: &Client, cluster: &str) -> Result<ClusterView, Error> 
             endpoint,
             error: None,
             has_lease_fault: status.has_lease_fault(),
+            is_leader: status.is_leader,
             db_bytes: status.db_bytes,
             db_bytes_in_use: status.db_bytes_in_use,
             version: status.version,
@@ -90,6 +99,7 @@ pub async fn view(client: &Client, cluster: &str) -> Result<ClusterView, Error> 
             db_bytes: 0,
             db_bytes_in_use: 0,
             has_lease_fault: false,
+            is_leader: false,
         },
     });
     Ok(ClusterView {
@@ -99,7 +109,15 @@ pub async fn view(client: &Client, cluster: &str) -> Result<ClusterView, Error> 
         standby,
         etcd: etcd.collect(),
         alarms,
+        commands,
     })
+}
+
+/// What takes back the alarm NOSPACE: forgets what was overwritten before this revision, gives the room back, and then
+/// says that there is some.
+fn make_room(etcdctl: &str, revision: i64) -> Vec<String> {
+    let words = [&*format!("compact {revision}"), "defrag", "alarm disarm"];
+    words.map(|it| format!("{etcdctl} {it}")).into()
 }
 
 /// Ends the turn of the scheduler at this address, if it leads: another leads at once. Its process must have ended: one that

@@ -84,7 +84,7 @@ async fn a_leader_that_stood_still_sends_nothing_and_steps_down() {
     pair.schedulers[0].logged("steps down").await;
     // It becomes a standby, and its launcher goes to the other.
     pair.schedulers[0]
-        .logged_times("a standby listens on", 2)
+        .logged_times("a standby answers HTTP on", 2)
         .await;
     assert_eq!(lines(&file).await.len(), 1);
     assert!(!late.exists(), "a START of the old leader was carried out");

@@ -1,5 +1,5 @@
 //! Two schedulers behind one name, as processes, with etcd and launchers that run real programs: what happens to who
-//! waits and to what runs when the leader is killed, or stands still and goes on.
+//! waits and to what runs when the leader is killed, stands still and goes on, or is cut off; and when etcd is.
 //!
 //! Without etcd installed the tests pass, unless `CIAO_REQUIRE_ETCD=1`.
 
@@ -24,7 +24,14 @@ mod supervisors;
 #[path = "../common/words.rs"]
 mod words;
 
+mod cuts;
 mod fail_over;
+mod full;
+mod gate;
 mod kept;
+mod members;
 mod operators;
+mod restored;
+mod secure;
+mod staged;
 mod world;

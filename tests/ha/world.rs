@@ -1,6 +1,6 @@
 //! Two schedulers, an etcd, and a launcher that knows both.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 
@@ -8,6 +8,7 @@ use ciao_scheduler::ctl::client::Client;
 use tokio::process::{Child, Command};
 
 use crate::etcd::Etcd;
+use crate::gate::Gate;
 use crate::look::Look;
 use crate::site::{Daemon, Site, output};
 use crate::supervisors::end_instances;
@@ -19,9 +20,25 @@ pub(crate) struct Pair {
     pub(crate) site: Site,
     pub(crate) etcd: Etcd,
     pub(crate) schedulers: Vec<Daemon>,
+    /// Between the first scheduler and each member of etcd, where it is asked for.
+    pub(crate) gates: Vec<Gate>,
+    /// Between the launcher and the first scheduler, likewise.
+    pub(crate) door: Option<Gate>,
+    pub(crate) settings: Settings,
     /// How many were started.
     started: usize,
     launcher: Option<Child>,
+}
+
+/// What is not as usual.
+#[derive(Default)]
+pub(crate) struct Settings {
+    /// `None`: [`TTL`].
+    pub(crate) ttl: Option<&'static str>,
+    /// Flags with which etcd is reached.
+    pub(crate) access: Vec<String>,
+    /// Whether there are proxies around the first scheduler.
+    pub(crate) is_gated: bool,
 }
 
 impl Drop for Pair {
@@ -37,61 +54,95 @@ impl Drop for Pair {
 impl Pair {
     /// The first leads, and has a node.
     pub(crate) async fn start() -> Self {
-        let site = Site::new();
-        let etcd = Etcd::start(1, &[]);
-        let mut pair = Self {
-            site,
-            etcd,
-            schedulers: Vec::new(),
-            started: 0,
-            launcher: None,
-        };
+        Self::start_on(Etcd::start(1, &[]), Settings::default()).await
+    }
+
+    /// The same, on this etcd.
+    pub(crate) async fn start_on(etcd: Etcd, settings: Settings) -> Self {
+        let mut pair = Self::of(etcd, settings);
+        if pair.settings.is_gated {
+            for endpoint in &pair.etcd.endpoints {
+                let (_, address) = endpoint.split_once("://").unwrap();
+                pair.gates.push(Gate::to(address).await);
+            }
+        }
         pair.add().await;
         pair.schedulers[0].logged(" serves").await;
+        if pair.settings.is_gated {
+            pair.door = Some(Gate::to(&pair.address(0).to_string()).await);
+        }
         pair.add().await;
-        pair.launch(&pair.servers());
+        pair.launch();
         pair.until_node().await;
         pair
     }
 
-    /// The first has a node, and no etcd.
-    pub(crate) async fn alone() -> Self {
-        let mut pair = Self {
+    fn of(etcd: Etcd, settings: Settings) -> Self {
+        Self {
             site: Site::new(),
-            etcd: Etcd::start(1, &[]),
+            etcd,
             schedulers: Vec::new(),
+            gates: Vec::new(),
+            door: None,
+            settings,
             started: 0,
             launcher: None,
-        };
-        pair.start_scheduler(&[]).await;
-        pair.launch(&pair.servers());
+        }
+    }
+
+    /// The first has a node, and no etcd.
+    pub(crate) async fn alone() -> Self {
+        let mut pair = Self::of(Etcd::start(1, &[]), Settings::default());
+        pair.start_scheduler(&[], free_address()).await;
+        pair.launch();
         pair.until_node().await;
         pair
     }
 
     /// Starts the scheduler that ran alone once more, at the same address, as the first of the cluster.
     pub(crate) async fn become_one_of_several(&mut self) {
-        let address = self.address(0).to_string();
+        let address = self.address(0);
         let mut alone = self.schedulers.remove(0);
         alone.terminate();
         assert!(alone.ended().await.success());
         self.started -= 1;
-        let endpoints = self.etcd.endpoints.join(",");
-        let cluster = ["--cluster", "ha", "--etcd", &endpoints, "--etcd-ttl", TTL];
-        let here = ["--listen", &address];
-        self.start_scheduler(&[&cluster[..], &here[..]].concat())
-            .await;
+        self.add_at(address).await;
+    }
+
+    /// Starts one more scheduler, at this address.
+    pub(crate) async fn add_at(&mut self, address: SocketAddr) {
+        let mut flags = self.cluster_flags();
+        flags.extend(["--cluster-address".to_owned(), address.to_string()]);
+        self.start_scheduler(&flags, address).await;
     }
 
     /// Starts one more scheduler.
     pub(crate) async fn add(&mut self) {
-        let endpoints = self.etcd.endpoints.join(",");
-        let flags = ["--cluster", "ha", "--etcd", &endpoints, "--etcd-ttl", TTL];
-        self.start_scheduler(&flags).await;
+        self.add_at(free_address()).await;
+    }
+
+    /// What makes the next scheduler one of the cluster. The first goes by the proxies, where there are some.
+    fn cluster_flags(&self) -> Vec<String> {
+        let gates = self.gates.iter().map(|it| it.address.to_string());
+        let endpoints: Vec<String> = match self.started {
+            0 if !self.gates.is_empty() => gates.collect(),
+            _ => self.etcd.endpoints.clone(),
+        };
+        let ttl = self.settings.ttl.unwrap_or(TTL);
+        let flags = [
+            "--cluster",
+            "ha",
+            "--etcd",
+            &endpoints.join(","),
+            "--etcd-ttl",
+            ttl,
+        ];
+        let flags = flags.map(str::to_owned).into_iter();
+        flags.chain(self.settings.access.iter().cloned()).collect()
     }
 
     /// Starts a scheduler with these flags, and a directory of its own.
-    async fn start_scheduler(&mut self, flags: &[&str]) {
+    async fn start_scheduler(&mut self, flags: &[String], address: SocketAddr) {
         let usual = [
             "--in-doubt-time",
             "1s",
@@ -103,13 +154,29 @@ impl Pair {
         self.started += 1;
         let history = self.site.path(&format!("history-{}", self.started));
         let own = ["--state-dir", history.to_str().unwrap()];
-        let flags = [flags, &usual[..], &own[..]].concat();
-        self.schedulers.push(self.site.start(&flags).await);
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let flags = [&flags[..], &usual[..], &own[..]].concat();
+        let listen = ["--listen", &address.to_string()];
+        let flags = [&flags[..], &listen[..]].concat();
+        let mut scheduler = self.site.start(&flags).await;
+        // Where it is also after it has begun again.
+        scheduler.address = address;
+        self.schedulers.push(scheduler);
     }
 
-    fn launch(&mut self, servers: &str) {
+    fn launch(&mut self) {
+        let mut servers: Vec<String> = self
+            .schedulers
+            .iter()
+            .map(|it| it.address.to_string())
+            .collect();
+        if let Some(door) = &self.door {
+            servers[0] = door.address.to_string();
+        }
         let mut command = self.site.launcher(self.address(0), "node-a");
-        command.args(["--server", servers]);
+        command.args(["--server", &servers.join(",")]);
+        let log = std::fs::File::create(self.site.path("launcher.log")).unwrap();
+        command.arg("--logtostderr").stderr(log);
         command.args(["--mem", "1000", "--cpus", "4", "--report-interval", "100ms"]);
         command.args(["--reconnect-cap", "200ms", "--stop-grace", "2s"]);
         self.launcher = Some(command.spawn().unwrap());
@@ -125,13 +192,19 @@ impl Pair {
         addresses.collect::<Vec<_>>().join(",")
     }
 
-    /// Runs `ciaoctl`, at whichever leads.
-    pub(crate) async fn ctl(&self, line: &str, more: &[&str]) -> Output {
+    /// `ciaoctl` of an operator, who knows both schedulers.
+    pub(crate) fn ciaoctl(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ciaoctl"));
         command.args(["--server", &self.servers(), "--timeout", "60s"]);
         command.arg("--cert").arg(self.site.path("controller.pem"));
         command.arg("--cacert").arg(self.site.path("CAcert.pem"));
         command.stdin(Stdio::null()).kill_on_drop(true);
+        command
+    }
+
+    /// Runs `ciaoctl`, at the one that leads.
+    pub(crate) async fn ctl(&self, line: &str, more: &[&str]) -> Output {
+        let mut command = self.ciaoctl();
         command.args(line.split_ascii_whitespace()).args(more);
         output(command).await
     }
@@ -148,7 +221,11 @@ impl Pair {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ciao-scheduler"));
         command.args(["ha", line, "--cluster", "ha"]);
         command.args(["--etcd", &self.etcd.endpoints.join(",")]);
-        command.args(more).stdin(Stdio::null()).kill_on_drop(true);
+        command
+            .args(&self.settings.access)
+            .args(more)
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
         output(command).await
     }
 
@@ -179,6 +256,26 @@ impl Pair {
         (path, script)
     }
 
+    /// Ends every scheduler in order, and forgets it.
+    pub(crate) async fn stop_schedulers(&mut self) {
+        for mut scheduler in std::mem::take(&mut self.schedulers) {
+            scheduler.terminate();
+            assert!(scheduler.ended().await.success());
+        }
+    }
+
+    /// Waits until the launcher's log has this.
+    pub(crate) async fn until_launcher_says(&self, text: &str) -> String {
+        let mut look = Look::new();
+        loop {
+            let log = std::fs::read_to_string(self.site.path("launcher.log")).unwrap();
+            if let Some(line) = log.lines().find(|line| line.contains(text)) {
+                return line.to_owned();
+            }
+            look.again(|| format!("no '{text}' in {log}")).await;
+        }
+    }
+
     /// Waits until a listing has this.
     pub(crate) async fn until_listed(&self, line: &str, text: &str) {
         let mut look = Look::new();
@@ -199,6 +296,16 @@ impl Pair {
     pub(crate) async fn client(&self, scheduler: usize) -> Client {
         let config = self.site.client_config(self.address(scheduler));
         Client::connect(&config).await.unwrap()
+    }
+}
+
+/// An address with a port that the system gives to nothing by itself.
+fn free_address() -> SocketAddr {
+    loop {
+        let address = SocketAddr::from(([127, 0, 0, 1], fastrand::u16(10_000..32_000)));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
     }
 }
 

@@ -8,6 +8,9 @@ use prost::{Enumeration, Message, Oneof};
 /// With each answer: the revision of the store at which it was made.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ResponseHeader {
+    /// The member that answers.
+    #[prost(uint64, tag = "2")]
+    pub(crate) member: u64,
     #[prost(int64, tag = "3")]
     pub(crate) revision: i64,
 }
@@ -301,6 +304,8 @@ pub(crate) struct StatusRequest {}
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct StatusResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) header: Option<ResponseHeader>,
     #[prost(string, tag = "2")]
     pub(crate) version: String,
     #[prost(int64, tag = "3")]

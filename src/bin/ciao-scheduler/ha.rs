@@ -13,7 +13,7 @@ use ciao_scheduler::server::DEFAULT_PORT;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::cluster_flags::{HaCommand, NamedCluster, reachable};
+use crate::cluster_flags::{EtcdFlags, HaCommand, NamedCluster, reachable};
 
 /// How long one call of etcd may take at one member.
 const CALL: Duration = Duration::from_secs(5);
@@ -55,7 +55,7 @@ fn client(of: &NamedCluster) -> anyhow::Result<Client> {
 }
 
 async fn status(of: &NamedCluster, json: bool) -> anyhow::Result<ExitCode> {
-    let view = cluster::view(&client(of)?, &of.cluster).await?;
+    let view = cluster::view(&client(of)?, &of.cluster, &etcdctl(&of.etcd)).await?;
     let text = match json {
         true => serde_json::to_string(&view)? + "\n",
         false => lines(&view),
@@ -65,6 +65,25 @@ async fn status(of: &NamedCluster, json: bool) -> anyhow::Result<ExitCode> {
         Some(_) => ExitCode::SUCCESS,
         None => ExitCode::FAILURE,
     })
+}
+
+/// How `etcdctl` reaches the same members. Who may maintain etcd is root, where it asks for passwords.
+fn etcdctl(etcd: &EtcdFlags) -> String {
+    let mut text = format!("etcdctl --endpoints {}", etcd.etcd.join(","));
+    let files = [
+        ("cacert", &etcd.etcd_cacert),
+        ("cert", &etcd.etcd_cert),
+        ("key", &etcd.etcd_key),
+    ];
+    for (flag, file) in files {
+        if let Some(file) = file {
+            text += &format!(" --{flag} {}", file.display());
+        }
+    }
+    if etcd.etcd_user.is_some() {
+        text += " --user root";
+    }
+    text
 }
 
 fn lines(view: &ClusterView) -> String {
@@ -87,11 +106,12 @@ fn lines(view: &ClusterView) -> String {
         text += &match &member.error {
             Some(error) => format!("etcd {}: {}\n", member.endpoint, Printable::new(error)),
             None => format!(
-                "etcd {}: version {}, database {} KiB, {} in use\n",
+                "etcd {}: version {}, database {} KiB, {} in use{}\n",
                 member.endpoint,
                 Printable::new(&member.version),
                 member.db_bytes / 1024,
-                member.db_bytes_in_use / 1024
+                member.db_bytes_in_use / 1024,
+                if member.is_leader { ", leads etcd" } else { "" }
             ),
         };
         if member.has_lease_fault {
@@ -101,6 +121,9 @@ fn lines(view: &ClusterView) -> String {
     }
     for alarm in &view.alarms {
         text += &format!("alarm {alarm}\n");
+    }
+    for command in &view.commands {
+        text += &format!("  {}\n", Printable::new(command));
     }
     text
 }

@@ -17,6 +17,8 @@ pub struct MemberStatus {
     pub db_bytes_in_use: u64,
     /// Whether it knows of a leader of etcd.
     pub has_leader: bool,
+    /// Whether it leads etcd itself, as far as it knows.
+    pub is_leader: bool,
 }
 
 impl MemberStatus {
@@ -66,11 +68,13 @@ impl Client {
         let path = "/etcdserverpb.Maintenance/Status";
         let answer: StatusResponse = self.call_at(member, path, StatusRequest {}).await?;
         let bytes = |count: i64| u64::try_from(count).unwrap_or(0);
+        let member = answer.header.map_or(0, |header| header.member);
         Ok(MemberStatus {
             version: answer.version,
             db_bytes: bytes(answer.db_size),
             db_bytes_in_use: bytes(answer.db_size_in_use),
             has_leader: answer.leader != 0,
+            is_leader: answer.leader != 0 && answer.leader == member,
         })
     }
 
@@ -122,6 +126,7 @@ mod tests {
                 db_bytes: 0,
                 db_bytes_in_use: 0,
                 has_leader: true,
+                is_leader: true,
             };
             status.has_lease_fault()
         };

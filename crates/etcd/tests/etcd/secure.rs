@@ -1,7 +1,6 @@
 //! TLS with certificates of both sides, and users with passwords.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use ciao_etcd::{Client, ConfigError, Error, Op, Tls, Txn, User};
@@ -9,7 +8,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
 };
 
-use crate::world::{Etcd, config, host, is_missing, until_ok};
+use crate::world::{Etcd, config, etcdctl, host, is_missing, until_ok};
 
 fn authority() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::default();
@@ -104,17 +103,8 @@ fn enable_auth(endpoint: &str) {
         &["auth", "enable"],
     ];
     for words in commands {
-        etcdctl(endpoint, words);
+        etcdctl(&[&["--endpoints", endpoint], words].concat());
     }
-}
-
-fn etcdctl(endpoint: &str, words: &[&str]) {
-    let mut command = Command::new("etcdctl");
-    command
-        .env("ETCDCTL_API", "3")
-        .args(["--endpoints", endpoint]);
-    let output = command.args(words).output().unwrap();
-    assert!(output.status.success(), "{words:?}: {output:?}");
 }
 
 #[tokio::test]
@@ -153,7 +143,8 @@ async fn a_user_with_a_password_reaches_what_is_its_own() {
     let lease = ciao.grant(Duration::from_secs(60)).await.unwrap();
     ciao.keep_alive(lease).await.unwrap();
     // etcd forgets its tokens, as when it is restarted.
-    etcdctl(&etcd.endpoints[0], &["--user", "root:r", "auth", "disable"]);
-    etcdctl(&etcd.endpoints[0], &["auth", "enable"]);
+    let there = ["--endpoints", &etcd.endpoints[0]];
+    etcdctl(&[&there[..], &["--user", "root:r", "auth", "disable"]].concat());
+    etcdctl(&[&there[..], &["auth", "enable"]].concat());
     assert_eq!(ciao.get(b"/ciao/k").await.unwrap().0.unwrap().value, b"1");
 }

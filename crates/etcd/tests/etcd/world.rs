@@ -1,7 +1,8 @@
 //! Members of etcd on addresses of loopback that no other test has, killed with the test's thread.
 
+use std::fs::OpenOptions;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -35,10 +36,19 @@ pub(crate) fn host() -> Ipv4Addr {
 
 /// Members of one cluster. Dropping it kills them.
 pub(crate) struct Etcd {
-    members: Vec<Child>,
+    members: Vec<Member>,
     /// Where each takes clients.
     pub(crate) endpoints: Vec<String>,
-    _directory: TempDir,
+    directory: TempDir,
+}
+
+/// One of them.
+struct Member {
+    /// `None` while it is killed.
+    process: Option<Child>,
+    data: PathBuf,
+    peer: String,
+    flags: Vec<String>,
 }
 
 impl Etcd {
@@ -64,18 +74,32 @@ impl Etcd {
         let endpoints: Vec<String> = (0..count)
             .map(|it| format!("{scheme}://{host}:{}", ports[it * 2]))
             .collect();
-        let start = |member: usize| {
+        let member = |member: usize| {
+            let (peer, endpoint) = (peer(member), &endpoints[member]);
+            let own = [
+                ["--name", &format!("m{member}")],
+                ["--listen-client-urls", endpoint],
+                ["--advertise-client-urls", endpoint],
+                ["--initial-cluster", &cluster],
+                ["--listen-peer-urls", &peer],
+                ["--initial-advertise-peer-urls", &peer],
+            ];
+            let all = own.concat();
+            let all = all.iter().chain(flags).map(|it| (*it).to_owned());
+            let flags: Vec<String> = all.collect();
             let data = directory.path().join(format!("m{member}"));
-            let mut command = command(&data, &format!("m{member}"), &endpoints[member]);
-            command.args(["--initial-cluster", &cluster]);
-            command.args(["--listen-peer-urls", &peer(member)]);
-            command.args(["--initial-advertise-peer-urls", &peer(member)]);
-            command.args(flags).spawn().unwrap()
+            let process = Some(spawn(&data, &flags));
+            Member {
+                process,
+                data,
+                peer,
+                flags,
+            }
         };
         Self {
-            members: (0..count).map(start).collect(),
+            members: (0..count).map(member).collect(),
             endpoints: endpoints.clone(),
-            _directory: directory,
+            directory,
         }
     }
 
@@ -86,33 +110,110 @@ impl Etcd {
 
     /// Stops a member, or lets it go on.
     pub(crate) fn signal(&self, member: usize, signal: Signal) {
-        let pid = i32::try_from(self.members[member].id()).unwrap();
+        let process = self.members[member].process.as_ref().unwrap();
+        let pid = i32::try_from(process.id()).unwrap();
         kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+    }
+
+    /// Waits until a member leads the others; which.
+    pub(crate) async fn leader(&self) -> usize {
+        let client = self.client();
+        let leader = async || {
+            let statuses = client.statuses().await;
+            let mut leads = statuses
+                .iter()
+                .map(|(_, it)| it.as_ref().is_ok_and(|it| it.is_leader));
+            leads
+                .position(|leads| leads)
+                .ok_or("no member of etcd leads")
+        };
+        until_ok(leader).await
+    }
+
+    /// Ends a member at once, as the loss of its machine would. Its data stays.
+    pub(crate) fn kill(&mut self, member: usize) {
+        if let Some(mut process) = self.members[member].process.take() {
+            let _ = process.kill();
+            process.wait().unwrap();
+        }
+    }
+
+    /// Starts a member that was killed, with the data that it had.
+    pub(crate) fn restart(&mut self, member: usize) {
+        let member = &mut self.members[member];
+        member.process = Some(spawn(&member.data, &member.flags));
+    }
+
+    /// Writes a snapshot of the only member to this file.
+    pub(crate) fn save(&self, file: &Path) {
+        let file = file.to_str().unwrap();
+        etcdctl(&["--endpoints", &self.endpoints[0], "snapshot", "save", file]);
+    }
+
+    /// Has the only member begin again with this snapshot.
+    pub(crate) fn restore(&mut self, file: &Path) {
+        self.kill(0);
+        let data = self.directory.path().join("restored");
+        let peer = &self.members[0].peer;
+        let words = [
+            "snapshot",
+            "restore",
+            file.to_str().unwrap(),
+            "--name",
+            "m0",
+        ];
+        let to = ["--data-dir", data.to_str().unwrap()];
+        let cluster = format!("m0={peer}");
+        let who = [
+            "--initial-cluster",
+            &cluster,
+            "--initial-advertise-peer-urls",
+            peer,
+        ];
+        etcdctl(&[&words[..], &to[..], &who[..]].concat());
+        self.members[0].data = data;
+        self.restart(0);
     }
 }
 
 impl Drop for Etcd {
     fn drop(&mut self) {
         for member in &mut self.members {
-            let _ = member.kill();
-            let _ = member.wait();
+            let process = member.process.as_mut();
+            let ended = process.and_then(|it| it.try_wait().unwrap());
+            if let Some(status) = ended.filter(|_| std::thread::panicking()) {
+                let log = std::fs::read_to_string(log_of(&member.data)).unwrap_or_default();
+                eprintln!("a member of etcd has ended by itself: {status}: {log}");
+            }
+        }
+        for member in 0..self.members.len() {
+            self.kill(member);
         }
     }
 }
 
-fn command(data: &Path, name: &str, endpoint: &str) -> Command {
+fn spawn(data: &Path, flags: &[String]) -> Child {
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "etcd", "--name", name]);
-    command.arg("--data-dir").arg(data);
-    command.args(["--listen-client-urls", endpoint]);
-    command.args(["--advertise-client-urls", endpoint]);
-    // What etcd writes is for people who look for a failure.
+    command.args(["--pdeathsig", "KILL", "etcd"]);
+    command.arg("--data-dir").arg(data).args(flags);
     command.args(["--logger", "zap", "--unsafe-no-fsync"]);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    command
+    let mut log = OpenOptions::new();
+    let log = log.create(true).append(true).open(log_of(data)).unwrap();
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(log).spawn().unwrap()
+}
+
+/// What a member writes, for people who look for a failure.
+fn log_of(data: &Path) -> PathBuf {
+    data.with_extension("log")
+}
+
+/// Runs `etcdctl`, which must do it.
+pub(crate) fn etcdctl(words: &[&str]) {
+    let mut command = Command::new("etcdctl");
+    command.env("ETCDCTL_API", "3").args(words);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{words:?}: {output:?}");
 }
 
 pub(crate) fn config(endpoints: &[String]) -> EtcdConfig {
