@@ -32,9 +32,10 @@ use tokio::task::AbortHandle;
 
 use self::driver::Event;
 use self::keys::Keys;
+use self::maintenance::Maintenance;
 use self::store::EtcdStore;
 use crate::net::fence::Fence;
-use crate::server::TakeOver;
+use crate::server::{Schedulers, TakeOver};
 
 pub use self::view::{ClusterView, EtcdMember, Released, new_generation, release, view};
 
@@ -82,6 +83,7 @@ pub struct Cluster {
     fence: Arc<Fence>,
     standing: watch::Receiver<Standing>,
     leader: watch::Receiver<Option<String>>,
+    schedulers: Schedulers,
     events: mpsc::UnboundedSender<Event>,
     /// The election.
     driving: AbortHandle,
@@ -133,6 +135,7 @@ impl Cluster {
         let fence = Arc::new(Fence::default());
         let (say, standing) = watch::channel(Standing::Standby);
         let (tell, leader) = watch::channel(None);
+        let (show, schedulers) = watch::channel(None);
         let (events, incoming) = mpsc::unbounded_channel();
         let mut etcd = config.etcd.clone();
         // A renewal comes every sixth of the TTL: one that is not answered leaves time for the next member.
@@ -142,11 +145,18 @@ impl Cluster {
             Client::new(etcd)?
         };
         let driver = driver::Driver {
-            client,
             keys: keys.clone(),
             ttl: config.ttl,
             address: config.address.clone(),
-            is_compacting: config.is_compacting,
+            maintenance: Maintenance {
+                client: client.clone(),
+                keys: keys.clone(),
+                cluster: config.name.clone(),
+                address: config.address.clone(),
+                is_compacting: config.is_compacting,
+                show,
+            },
+            client,
             fence: Arc::clone(&fence),
             say,
             tell,
@@ -159,6 +169,7 @@ impl Cluster {
             fence,
             standing,
             leader,
+            schedulers,
             events,
             driving: driving.abort_handle(),
             runtime: Arc::new(runtime),
@@ -181,6 +192,12 @@ impl Cluster {
     #[must_use]
     pub fn leader(&self) -> watch::Receiver<Option<String>> {
         self.leader.clone()
+    }
+
+    /// The schedulers behind the name and their etcd, as they were read last: while it leads.
+    #[must_use]
+    pub fn schedulers(&self) -> Schedulers {
+        self.schedulers.clone()
     }
 
     /// Waits until it leads, or it is over.

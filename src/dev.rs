@@ -1,5 +1,6 @@
 //! `ciao-scheduler dev`: a whole cluster on this machine, in one process: throw-away certificates, the scheduler on
-//! loopback, and launchers that really run processes, each with a share of the machine.
+//! loopback, and launchers that really run processes, each with a share of the machine. Several schedulers are processes of
+//! their own, so that they can be killed.
 //!
 //! Not for production: everything lives in one private directory and ends with the process.
 //!
@@ -12,6 +13,7 @@
 mod cluster;
 mod context;
 mod directory;
+mod several;
 mod starts;
 
 use std::io::Write;
@@ -31,6 +33,9 @@ use directory::Directory;
 /// Most launchers: each has its share of one machine.
 pub const MAX_NODES: u32 = 64;
 
+/// Most schedulers: as many as there is something to see of.
+pub const MAX_SCHEDULERS: u32 = 5;
+
 /// How to run a cluster on this machine.
 #[derive(Debug)]
 pub struct DevConfig {
@@ -44,6 +49,8 @@ pub struct DevConfig {
     pub timeout: Duration,
     /// Launchers, each with an equal share of the machine, in zones a and b in turn; [`MAX_NODES`] at most.
     pub nodes: NonZeroU32,
+    /// Schedulers behind one name: more than one are processes, with an etcd of their own.
+    pub schedulers: NonZeroU32,
     /// Port on 127.0.0.1; 8888, or any free one if that is taken, unless given.
     pub port: Option<u16>,
     /// Where the cluster configuration is, as [`crate::server::ServerConfig::configuration_uri`].

@@ -94,9 +94,9 @@ pub use sched_model::{
     PlacementDecision, PlacementState, Position, PressureState, Query, QueryKind, QueryResult,
     ReadConfiguration, ReadImage, ReadOutput, Reason, ReasonKind, RefusalReason, Reload,
     ReloadState, Reloaded, ReportReceived, RestartPolicy, RestartWhen, Restore, RestoreMode,
-    Resume, RetryOn, RetryPolicy, RunProgress, Scheduling, Snapshot, Span, StartArray,
-    StartFailure, StartFailureReason, StatusView, Stop, StopSignal, StoreState, StoreView, Suspend,
-    Test, Topic, UNKNOWN, UnassignPublicIpFailure, UnmovableInstance, Update, Word,
-    WriteConfiguration, WriteImage, array, configuration, cut, drain_progress, evacuate,
+    Resume, RetryOn, RetryPolicy, RunProgress, SchedulersView, Scheduling, Snapshot, Span,
+    StartArray, StartFailure, StartFailureReason, StatusView, Stop, StopSignal, StoreState,
+    StoreView, Suspend, Test, Topic, UNKNOWN, UnassignPublicIpFailure, UnmovableInstance, Update,
+    Word, WriteConfiguration, WriteImage, array, configuration, cut, drain_progress, evacuate,
     expression, identifier, image, output, query, scheduling, span,
 };

@@ -156,6 +156,7 @@ impl Sight<'_> {
             log_levels: about.log_levels.clone(),
             well: None,
             conditions: Vec::new(),
+            schedulers: None,
         }
     }
 

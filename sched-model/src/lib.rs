@@ -90,8 +90,8 @@ pub use output::{DeleteOutput, OutputFailure, OutputPart, OutputStream, ReadOutp
 pub use public_ip_failure::{AssignPublicIpFailure, UnassignPublicIpFailure};
 pub use query::{
     CertificateView, ConditionView, ControllerRole, ControllerView, HistoryRow, InstanceView,
-    NodeView, OutputRow, PlacementState, Query, QueryKind, QueryResult, StatusView, StoreState,
-    StoreView, UNKNOWN,
+    NodeView, OutputRow, PlacementState, Query, QueryKind, QueryResult, SchedulersView, StatusView,
+    StoreState, StoreView, UNKNOWN,
 };
 pub use reason::{Reason, ReasonKind};
 pub use reload::{Reload, ReloadState, Reloaded};

@@ -347,6 +347,34 @@ record! {
         well: Option<bool> as "well" unless empty,
         /// What is not well.
         conditions: Vec<ConditionView> as "conditions" unless empty,
+        /// The schedulers behind its name; `None` where there is this one alone.
+        schedulers: Option<SchedulersView> as "schedulers" unless empty,
+    }
+}
+
+record! {
+    /// Several schedulers behind one name, as the one that leads knows them.
+    pub struct SchedulersView {
+        /// The cluster's name.
+        cluster: String as "cluster",
+        /// Where the one that leads is, which says this.
+        leader: String as "leader",
+        /// Under which term it leads, as `0.1742`: generation and revision of etcd.
+        term: String as "term",
+        /// Where the others are that take part.
+        standby: Vec<String> as "standby" unless empty,
+        /// Members of etcd that it was told of.
+        etcd_members: i64 as "etcd_members",
+        /// How many of them answer.
+        etcd_answering: i64 as "etcd_answering",
+        /// Bytes of the largest of their databases.
+        etcd_bytes: i64 as "etcd_bytes",
+        /// Bytes of that which are in use.
+        etcd_bytes_in_use: i64 as "etcd_bytes_in_use",
+        /// Bytes that it may have, as the member says; what is etcd's default where it does not.
+        etcd_quota: i64 as "etcd_quota",
+        /// Alarms that etcd has raised, in words.
+        etcd_alarms: Vec<String> as "etcd_alarms" unless empty,
     }
 }
 

@@ -10,9 +10,10 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
+use super::Standing;
 use super::keys::Keys;
+use super::maintenance::Maintenance;
 use super::trouble::Trouble;
-use super::{Standing, maintenance};
 use crate::net::fence::{Fence, boottime};
 
 /// Pause before the key is watched again, where that has failed.
@@ -40,8 +41,8 @@ pub(super) struct Driver {
     pub(super) ttl: Duration,
     /// Where this scheduler can be reached.
     pub(super) address: String,
-    /// See [`super::maintenance`].
-    pub(super) is_compacting: bool,
+    /// Begun with it.
+    pub(super) maintenance: Maintenance,
     pub(super) fence: Arc<Fence>,
     pub(super) say: watch::Sender<Standing>,
     /// Where the leader can be reached.
@@ -57,8 +58,7 @@ impl Driver {
         let watching = watch_leader(self.client.clone(), self.keys.leader(), self.events.clone());
         beside.spawn(watching);
         let mut election = Election::new(self.ttl, boottime());
-        let compact = (self.is_compacting, self.keys.leader());
-        let maintaining = maintenance::maintain(self.client.clone(), compact, self.say.subscribe());
+        let maintaining = self.maintenance.clone().run(self.say.subscribe());
         beside.spawn(maintaining);
         let mut trouble = Trouble::default();
         while !self.settle(&mut election).await {

@@ -1,4 +1,4 @@
-//! Maintains etcd while this scheduler leads: compacts it, and logs its alarms.
+//! Maintains etcd while this scheduler leads: compacts it, logs its alarms, and shows how it is and who takes part.
 //!
 //! Each write of the leader makes a revision that etcd keeps until it is compacted; without that its database fills up.
 //! Where etcd is shared with other programs, one of them, or etcd itself, does it, and `--etcd-compact off` leaves it to
@@ -6,12 +6,15 @@
 
 use std::time::Duration;
 
-use ciao_etcd::{Alarm, Client, Op, Txn};
+use ciao_etcd::election::Term;
+use ciao_etcd::{Alarm, Client, MemberStatus, Op, Txn};
+use sched_model::SchedulersView;
 use tokio::sync::watch;
 use tokio::time::interval;
 use tracing::{info, warn};
 
-use super::Standing;
+use super::keys::Keys;
+use super::{Standing, view};
 
 /// How often it looks how etcd is: soon enough for people, and seldom beside what renews the lease.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -20,29 +23,75 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// that long.
 const COMPACT_EVERY: Duration = Duration::from_secs(300);
 
-/// Runs for as long as the scheduler takes part; does nothing while it does not lead. `leader`: the leader's key.
-pub(super) async fn maintain(
-    client: Client,
-    (is_compacting, leader): (bool, Vec<u8>),
-    mut standing: watch::Receiver<Standing>,
-) {
-    let leads = |it: &Standing| matches!(it, Standing::Leader(_));
-    if standing.wait_for(leads).await.is_err() {
-        return;
-    }
-    warn_of_versions(&client).await;
-    let mut alarms = Vec::new();
-    let mut before = None;
-    // The first look at once: a full etcd is logged when the leader begins.
-    let mut looks = interval(LOOK_EVERY);
-    let mut compactions = interval(COMPACT_EVERY);
-    loop {
-        tokio::select! {
-            _ = looks.tick() => log_alarms(&client, &mut alarms).await,
-            _ = compactions.tick() => if is_compacting {
-                compact(&client, &leader, &mut before).await;
-            },
+/// What it works with.
+#[derive(Debug, Clone)]
+pub(super) struct Maintenance {
+    pub(super) client: Client,
+    pub(super) keys: Keys,
+    /// The cluster's name.
+    pub(super) cluster: String,
+    /// Where this scheduler can be reached.
+    pub(super) address: String,
+    pub(super) is_compacting: bool,
+    /// Where what it finds is shown.
+    pub(super) show: watch::Sender<Option<SchedulersView>>,
+}
+
+impl Maintenance {
+    /// Runs for as long as the scheduler takes part; does nothing while it does not lead.
+    pub(super) async fn run(self, mut standing: watch::Receiver<Standing>) {
+        let leads = |it: &Standing| matches!(it, Standing::Leader(_));
+        let term = match standing.wait_for(leads).await.as_deref() {
+            Ok(Standing::Leader(term)) => *term,
+            _ => return,
+        };
+        warn_of_versions(&self.client).await;
+        let mut alarms = Vec::new();
+        let mut before = None;
+        // The first look at once: a full etcd is logged when the leader begins.
+        let mut looks = interval(LOOK_EVERY);
+        let mut compactions = interval(COMPACT_EVERY);
+        loop {
+            tokio::select! {
+                _ = looks.tick() => {
+                    log_alarms(&self.client, &mut alarms).await;
+                    self.look(term, &alarms).await;
+                }
+                _ = compactions.tick() => if self.is_compacting {
+                    compact(&self.client, &self.keys.leader(), &mut before).await;
+                },
+            }
         }
+    }
+
+    /// Shows who takes part and how etcd is. While etcd does not answer, what was read last stays.
+    async fn look(&self, term: Term, alarms: &[Alarm]) {
+        let standby = view::standby(&self.client, &self.keys, Some(&self.address)).await;
+        let Ok(standby) = standby else {
+            return;
+        };
+        let statuses = self.client.statuses().await;
+        let answering: Vec<_> = statuses
+            .iter()
+            .filter_map(|(_, it)| it.as_ref().ok())
+            .collect();
+        let largest = answering.iter().max_by_key(|it| it.db_bytes);
+        let bytes = |of: fn(&MemberStatus) -> u64| {
+            let count = largest.map_or(0, |it| of(it));
+            i64::try_from(count).unwrap_or(i64::MAX)
+        };
+        self.show.send_replace(Some(SchedulersView {
+            cluster: self.cluster.clone(),
+            leader: self.address.clone(),
+            term: term.to_string(),
+            standby,
+            etcd_members: statuses.len() as i64,
+            etcd_answering: answering.len() as i64,
+            etcd_bytes: bytes(|it| it.db_bytes),
+            etcd_bytes_in_use: bytes(|it| it.db_bytes_in_use),
+            etcd_quota: bytes(|it| it.db_quota),
+            etcd_alarms: alarms.iter().map(ToString::to_string).collect(),
+        }));
     }
 }
 

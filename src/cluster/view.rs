@@ -63,13 +63,7 @@ pub async fn view(client: &Client, cluster: &str, etcdctl: &str) -> Result<Clust
     let (leader, revision) = client.get(&keys.leader()).await?;
     let term = leader.as_ref().map(|it| it.create_revision);
     let leader = leader.map(|it| text(&it.value));
-    let prefix = keys.key(keys::MEMBERS);
-    let members = client.list(&prefix).await?.keys;
-    let standby = members
-        .iter()
-        .map(|it| text(&it.key[prefix.len()..]))
-        .filter(|it| Some(it) != leader.as_ref())
-        .collect();
+    let standby = standby(client, &keys, leader.as_deref()).await?;
     let (alarms, commands) = match client.alarms().await {
         Ok(mut alarms) => {
             alarms.dedup();
@@ -111,6 +105,21 @@ pub async fn view(client: &Client, cluster: &str, etcdctl: &str) -> Result<Clust
         alarms,
         commands,
     })
+}
+
+/// Where schedulers are that take part and do not lead.
+///
+/// # Errors
+/// No member answers, or etcd refuses to be read.
+pub(super) async fn standby(
+    client: &Client,
+    keys: &Keys,
+    leader: Option<&str>,
+) -> Result<Vec<String>, Error> {
+    let prefix = keys.key(keys::MEMBERS);
+    let members = client.list(&prefix).await?.keys;
+    let members = members.iter().map(|it| text(&it.key[prefix.len()..]));
+    Ok(members.filter(|it| Some(&**it) != leader).collect())
 }
 
 /// What takes back the alarm NOSPACE: forgets what was overwritten before this revision, gives the room back, and then

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proto_frames::payload::{
-    ConditionView, ConfigurationVersion, InstanceView, NodeView, StatusView, StoreState,
+    ConditionView, ConfigurationVersion, InstanceView, NodeView, SchedulersView, StatusView,
+    StoreState,
 };
 use serde_json::{Value, json};
 
@@ -89,6 +90,7 @@ impl Health {
                 "store": it.store.state.as_str(),
                 "configuration": it.configuration.as_ref().map(version_json),
                 "log_levels": it.log_levels,
+                "schedulers": it.schedulers.as_ref().map(schedulers_json),
             })),
             "nodes": tally(seen.nodes.iter().map(node_status)),
             "instances": tally(seen.instances.iter().map(state)),
@@ -138,6 +140,9 @@ fn scheduler(seen: &Seen, health: &mut Health) {
     };
     let text = format!("{}, up {}", status.version, span(status.uptime_s));
     health.glance.push(("scheduler", text));
+    if let Some(schedulers) = &status.schedulers {
+        health.glance.push(("schedulers", leads(schedulers)));
+    }
     let text = match status.store.state {
         StoreState::Written => "written".to_owned(),
         StoreState::Memory => "in memory only: a restart forgets what waits".to_owned(),
@@ -158,6 +163,16 @@ fn scheduler(seen: &Seen, health: &mut Health) {
             .glance
             .push(("log levels", status.log_levels.clone()));
     }
+}
+
+/// Who leads several schedulers, and who stands by.
+fn leads(view: &SchedulersView) -> String {
+    let standby = match view.standby.is_empty() {
+        true => "none stands by".to_owned(),
+        false => format!("{} stand by", view.standby.join(", ")),
+    };
+    let (leader, term) = (&view.leader, &view.term);
+    format!("{leader} leads {} in term {term}; {standby}", view.cluster)
 }
 
 /// How many nodes there are, and whether any has room.
@@ -296,6 +311,17 @@ pub(in crate::ctl) fn version_json(version: &ConfigurationVersion) -> Value {
     json!({
         "version": version.version, "at_ms": version.at_ms, "source": version.source.as_str(), "by": version.by,
         "note": version.note, "bytes": version.bytes,
+    })
+}
+
+/// Several schedulers behind one name for programs.
+fn schedulers_json(view: &SchedulersView) -> Value {
+    json!({
+        "cluster": view.cluster, "leader": view.leader, "term": view.term, "standby": view.standby,
+        "etcd": {
+            "members": view.etcd_members, "answering": view.etcd_answering, "bytes": view.etcd_bytes,
+            "bytes_in_use": view.etcd_bytes_in_use, "quota": view.etcd_quota, "alarms": view.etcd_alarms,
+        },
     })
 }
 

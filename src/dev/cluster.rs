@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep};
 use super::DevConfig;
 use super::context::Written;
 use super::directory::Directory;
+use super::several::{self, Several};
 use crate::cert::files::{Existing, PRIVATE_MODE, PUBLIC_MODE, write};
 use crate::cert::{Anchor, Spec};
 use crate::ctl::client::{Client, ClientConfig};
@@ -60,9 +61,9 @@ const FAKE_AMOUNT: i64 = 2;
 /// Dropping it without [`Cluster::stop`] aborts its tasks.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    /// Where the scheduler takes connections of peers.
-    address: SocketAddr,
-    /// Where it serves the HTTP API.
+    /// Where the scheduler takes connections of peers; of several, each.
+    addresses: Vec<SocketAddr>,
+    /// Where it serves the HTTP API; of several, the first.
     http: SocketAddr,
     certificates: Certificates,
     /// Absolute. It holds the launchers' state directories by their host names.
@@ -71,7 +72,7 @@ pub(super) struct Cluster {
     /// `true` ends the page and the launchers; dropping it ends the scheduler.
     stop: watch::Sender<bool>,
     launchers: JoinSet<Result<(), launcher::LauncherError>>,
-    /// One task.
+    /// One task, or those that keep several schedulers and their etcd.
     scheduler: JoinSet<()>,
     /// The page for browsers.
     web: JoinSet<()>,
@@ -107,22 +108,20 @@ impl Cluster {
     pub(super) async fn start(config: &DevConfig, directory: &Directory) -> anyhow::Result<Self> {
         let certificates = Certificates::make(directory, config.nodes.get())
             .context("cannot make certificates")?;
-        let server = bind(config, &certificates, directory)?;
-        let address = server.local_addrs()?[0];
-        let http = server.http_addrs()?[0];
         let (stop, stopping) = watch::channel(false);
         let mut scheduler = JoinSet::new();
-        // The launchers leave first, so that they can disconnect properly; dropping the sender ends the scheduler.
-        let mut last = stopping.clone();
         let (failed, failure) = watch::channel(None);
-        let scheduler_failed = failed.clone();
-        scheduler.spawn(async move {
-            let stop = async move { while last.changed().await.is_ok() {} };
-            // The sender of `failed` is watched by `Cluster::failure`, which ends the program.
-            if let Err(error) = server.run(stop).await {
-                scheduler_failed.send_replace(Some(error.to_string()));
+        // The launchers leave first, so that they can disconnect properly; dropping the sender ends the scheduler.
+        let Several { addresses, http } = match config.schedulers.get() {
+            1 => {
+                let server = bind(config, &certificates, directory)?;
+                serve(server, (stopping.clone(), failed.clone()), &mut scheduler)?
             }
-        });
+            _ => {
+                let files = (&*certificates.scheduler, &*certificates.ca);
+                several::start(config, files, directory, &stopping, &mut scheduler)?
+            }
+        };
         let nodes = config.nodes.get();
         let served = web(http, &certificates).await?;
         let pages = served.urls();
@@ -130,7 +129,7 @@ impl Cluster {
         let mut leaving = stopping.clone();
         web.spawn(served.run(async move { drop(leaving.wait_for(|stop| *stop).await) }));
         let mut cluster = Self {
-            address,
+            addresses,
             http,
             certificates,
             directory: directory.path().to_owned(),
@@ -175,8 +174,7 @@ impl Cluster {
             supervisor: PROGRAM.into(),
         };
         let tls = tls::client_config(&identity, &anchors)?;
-        let mut config =
-            launcher::Config::new(vec![endpoint(self.address)], tls, Role::AGENT, machine);
+        let mut config = launcher::Config::new(self.endpoints(), tls, Role::AGENT, machine);
         config.hostname = Some(name);
         config.features = features(number);
         config.report_interval = REPORT_INTERVAL;
@@ -186,8 +184,8 @@ impl Cluster {
 
     /// Until then a START would be refused for want of nodes.
     async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
-        let mut client = self.client().await?;
         let deadline = Instant::now() + READY_DEADLINE;
+        let mut client = self.first_client(deadline).await?;
         loop {
             let nodes = client.list(QueryKind::Nodes, None).await?.nodes;
             let ready = nodes.iter().filter(|node| node.status == "READY").count();
@@ -215,12 +213,42 @@ impl Cluster {
         server::told(self.failure.clone())
     }
 
+    /// A session as operator, with a scheduler that begins to lead by then.
+    async fn first_client(&self, deadline: Instant) -> anyhow::Result<Client> {
+        loop {
+            for address in &self.addresses {
+                match self.client_of(*address).await {
+                    Ok(client) => return Ok(client),
+                    Err(error) if Instant::now() >= deadline || self.addresses.len() == 1 => {
+                        return Err(error);
+                    }
+                    Err(_) => {}
+                }
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn endpoints(&self) -> Vec<Endpoint> {
+        self.addresses.iter().map(|it| endpoint(*it)).collect()
+    }
+
+    /// As `--server` takes them.
+    fn servers(&self) -> String {
+        let addresses = self.addresses.iter().map(SocketAddr::to_string);
+        addresses.collect::<Vec<_>>().join(",")
+    }
+
     /// A session as operator.
     ///
     /// A new connection for each call.
     pub(super) async fn client(&self) -> anyhow::Result<Client> {
+        self.client_of(self.addresses[0]).await
+    }
+
+    async fn client_of(&self, address: SocketAddr) -> anyhow::Result<Client> {
         let config = ClientConfig {
-            server: self.address.to_string(),
+            server: address.to_string(),
             server_name: None,
             cert: self.certificates.controller.clone(),
             trust: TrustFiles::without_crls(self.certificates.ca.clone()),
@@ -238,7 +266,7 @@ impl Cluster {
     /// The context is removed when the result is dropped.
     pub(super) fn write_context(&self, name: &str) -> anyhow::Result<Written> {
         let context = NamedContext {
-            server: Some(self.address.to_string()),
+            server: Some(self.servers()),
             cert: Some(self.certificates.controller.clone()),
             cacert: Some(self.certificates.ca.clone()),
             ..NamedContext::default()
@@ -266,18 +294,30 @@ impl Cluster {
         let mut text = String::new();
         let _ = writeln!(
             text,
-            "scheduler on {}, {} launchers, all in {}",
-            self.address,
+            "{} on {}, {} launchers, all in {}",
+            if self.addresses.len() == 1 {
+                "scheduler"
+            } else {
+                "schedulers"
+            },
+            self.servers(),
             self.nodes,
             self.directory.display()
         );
-        let _ = writeln!(text, "page: {}", *self.pages.borrow());
+        let _ = match self.addresses.len() {
+            1 => writeln!(text, "page: {}", *self.pages.borrow()),
+            _ => writeln!(
+                text,
+                "page, while the first leads: {}",
+                *self.pages.borrow()
+            ),
+        };
         if is_brief {
             return text;
         }
         let _ = writeln!(text, "to use it from another terminal:");
         let certificates = &self.certificates;
-        let _ = writeln!(text, "  export CIAO_SERVER={}", self.address);
+        let _ = writeln!(text, "  export CIAO_SERVER={}", self.servers());
         let _ = writeln!(text, "  export CIAO_HTTP=https://{}", self.http);
         let _ = writeln!(
             text,
@@ -378,6 +418,24 @@ fn node_spec(name: &str, uuid: Uuid) -> Spec {
         uuid: Some(uuid),
         ..Spec::localhost(Role::AGENT)
     }
+}
+
+/// Serves in a task until the sender of the first is dropped; the second is told if it fails.
+fn serve(
+    server: Server,
+    (mut last, failed): (watch::Receiver<bool>, watch::Sender<Option<String>>),
+    tasks: &mut JoinSet<()>,
+) -> anyhow::Result<Several> {
+    let addresses = server.local_addrs()?;
+    let http = server.http_addrs()?[0];
+    tasks.spawn(async move {
+        let stop = async move { while last.changed().await.is_ok() {} };
+        // The sender of `failed` is watched by `Cluster::failure`, which ends the program.
+        if let Err(error) = server.run(stop).await {
+            failed.send_replace(Some(error.to_string()));
+        }
+    });
+    Ok(Several { addresses, http })
 }
 
 /// Listens on the port asked for; on the default one or, if that is taken, any.

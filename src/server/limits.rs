@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use proto_frames::Term;
 
+use super::schedulers::Schedulers;
 use super::store::HistoryLimits;
 use crate::net::fence::Fence;
 
@@ -136,6 +137,8 @@ pub struct ServerLimits {
     pub fence: Option<Arc<Fence>>,
     /// Under which term it leads, where it is one of several: peers that speak the native encoding are told.
     pub term: Option<Term>,
+    /// The schedulers behind its name, where it is one of several.
+    pub schedulers: Option<Schedulers>,
 }
 
 impl Default for ServerLimits {
@@ -156,6 +159,7 @@ impl Default for ServerLimits {
             history: HistoryLimits::default(),
             fence: None,
             term: None,
+            schedulers: None,
         }
     }
 }

@@ -20,6 +20,7 @@ mod condition;
 mod declined;
 mod drain;
 mod no_fit;
+mod schedulers;
 mod unread;
 
 use sched_core::{
@@ -33,6 +34,7 @@ use sched_model::{
 
 pub(super) use self::cause::Why;
 pub(super) use self::condition::{certificate, worded as worded_condition};
+pub(super) use self::schedulers::of_schedulers;
 
 /// The reason given for a store whose disk does not answer: there is no error of the system to show.
 const SILENT_DISK: &str = "its disk has not answered in time";

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
-use tracing::debug;
+use tracing::{debug, error, info};
 
 use super::accept::{Listener, Speaks, poll_accept};
 use super::credentials::{Credentials, Live, Moment};
@@ -34,6 +34,7 @@ const REFUSAL_LIMIT: Duration = Duration::from_secs(5);
 pub struct Standby {
     pub(super) listeners: Vec<Listener>,
     acceptor: Acceptor,
+    config: ServerConfig,
 }
 
 impl Standby {
@@ -50,6 +51,7 @@ impl Standby {
                 limits: Arc::new(config.limits.clone()),
                 require_binding: false,
             },
+            config: config.clone(),
         })
     }
 
@@ -74,8 +76,45 @@ impl Standby {
         listeners.map(|it| it.socket.local_addr()).collect()
     }
 
-    /// Refuses everybody, for ever. `leader`: where the leader is, as far as that is known.
+    /// Refuses everybody, for ever, and reads its certificates again at each SIGHUP. `leader`: where the leader is, as far
+    /// as that is known.
     pub async fn refuse_all(&self, leader: watch::Receiver<Option<String>>) {
+        let hangups = async {
+            loop {
+                self.config.reload.hangups.next().await;
+                self.read_again();
+            }
+        };
+        tokio::select! {
+            () = self.refuse_each(leader) => {}
+            () = hangups => {}
+        }
+    }
+
+    /// Reads certificates and anchors again, and takes all of them or none: as a leader does. All else is read when this
+    /// scheduler begins to lead.
+    fn read_again(&self) {
+        let live = &self.acceptor.credentials;
+        let read = Credentials::load(&self.config, Moment::Reload).and_then(|read| {
+            read.anchors.check_follow(&live.now().anchors)?;
+            Ok(read)
+        });
+        match read {
+            Ok(read) => {
+                live.take(read);
+                info!(
+                    event = "files_reloaded",
+                    "SIGHUP: the certificates of this standby are read again"
+                );
+            }
+            Err(mistake) => error!(
+                event = "reload_refused",
+                "SIGHUP: all stays as it was: {mistake}"
+            ),
+        }
+    }
+
+    async fn refuse_each(&self, leader: watch::Receiver<Option<String>>) {
         let places = Arc::new(Semaphore::new(REFUSALS));
         loop {
             let Ok(place) = Arc::clone(&places).acquire_owned().await else {

@@ -4,8 +4,8 @@ use proto_frames::payload::{
     CommandFailure, CommandFailureReason, ConditionView, ControllerView, DrainProgress, DrainState,
     HistoryRow, InstanceQueued, InstanceStateEvent, InstanceView, LifecycleCommand, NodeView,
     Payload, PhaseName, PlacementDecision, Query, QueryKind, QueryResult, Reason, ReasonKind,
-    RefusalReason, StartFailure, StartFailureReason, StatusView, StoreState, StoreView,
-    UnmovableInstance,
+    RefusalReason, SchedulersView, StartFailure, StartFailureReason, StatusView, StoreState,
+    StoreView, UnmovableInstance,
 };
 use proto_frames::{Frame, Kind};
 
@@ -87,6 +87,14 @@ fn status() -> StatusView {
                 ..ConditionView::default()
             },
         ],
+        schedulers: Some(SchedulersView {
+            cluster: EVIL.into(),
+            leader: EVIL.into(),
+            term: EVIL.into(),
+            standby: vec![EVIL.into()],
+            etcd_alarms: vec![EVIL.into()],
+            ..SchedulersView::default()
+        }),
         ..StatusView::default()
     }
 }

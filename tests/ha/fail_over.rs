@@ -2,9 +2,6 @@
 
 use ciao_scheduler::ctl::client::{Client, ConnectError};
 
-use proto_frames::Role;
-
-use crate::client::Http;
 use crate::etcd::is_missing;
 use crate::site::Daemon;
 use crate::world::{Pair, lines};
@@ -107,11 +104,7 @@ async fn a_standby_names_the_leader_and_takes_over_when_that_leaves() {
         said.contains(&format!("the leader is at {leader}")),
         "{said}"
     );
-    let line = pair.schedulers[1].logged("answers HTTP on ").await;
-    let http = Http {
-        address: line.rsplit_once(' ').unwrap().1.parse().unwrap(),
-        tls: pair.site.ca.client(Role::CONTROLLER),
-    };
+    let http = pair.http(1).await;
     assert_eq!(http.get("/livez").await.status, 200);
     let not_ready = http.get("/readyz").await;
     assert_eq!(not_ready.status, 503);

@@ -25,6 +25,7 @@ mod supervisors;
 mod words;
 
 mod cuts;
+mod dev;
 mod fail_over;
 mod full;
 mod gate;

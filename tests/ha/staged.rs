@@ -41,7 +41,7 @@ async fn lead(endpoint: &str, name: &str) -> (Arc<Cluster>, TakeOver) {
 /// So many records with this value, of which every fourth is deleted if there is none.
 fn change(count: usize, value: Option<&str>) -> Entries {
     let entry = |number: usize| {
-        let value = value.or((number % 4 > 0).then_some("new"));
+        let value = value.or((!number.is_multiple_of(4)).then_some("new"));
         let value = value.map(|it| format!("{it}-{number}").into_bytes());
         (format!("i{number:05}").into_bytes(), value)
     };

@@ -5,8 +5,13 @@ use std::path::PathBuf;
 use std::process::{Output, Stdio};
 
 use ciao_scheduler::ctl::client::Client;
+use proto_frames::Role;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
+use tokio_rustls::TlsConnector;
 
+use crate::client::Http;
 use crate::etcd::Etcd;
 use crate::gate::Gate;
 use crate::look::Look;
@@ -290,6 +295,25 @@ impl Pair {
 
     async fn until_node(&self) {
         self.until_listed("nodes", "READY").await;
+    }
+
+    /// A client of what a scheduler answers over HTTP.
+    pub(crate) async fn http(&self, scheduler: usize) -> Http {
+        let line = self.schedulers[scheduler].logged("answers HTTP on ").await;
+        Http {
+            address: line.rsplit_once(' ').unwrap().1.parse().unwrap(),
+            tls: self.site.ca.client(Role::CONTROLLER),
+        }
+    }
+
+    /// The certificate that a scheduler shows.
+    pub(crate) async fn shown(&self, scheduler: usize) -> Vec<u8> {
+        let connector = TlsConnector::from(self.site.ca.client(Role::CONTROLLER));
+        let tcp = TcpStream::connect(self.address(scheduler)).await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        let stream = connector.connect(name, tcp).await.unwrap();
+        let (_, tls) = stream.get_ref();
+        tls.peer_certificates().unwrap()[0].to_vec()
     }
 
     /// A session of an operator with this scheduler.

@@ -28,7 +28,7 @@ use tonic_prost::ProstCodec;
 use crate::messages::{AuthenticateRequest, AuthenticateResponse};
 
 pub use self::error::{ConfigError, Error};
-pub use self::maintenance::{Alarm, MemberStatus};
+pub use self::maintenance::{Alarm, DEFAULT_QUOTA, MemberStatus};
 pub use self::range::{Listing, range_end};
 pub use self::txn::{Compare, Op, Txn, TxnAnswer};
 pub use self::watch::{Event, Watch};

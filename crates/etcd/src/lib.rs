@@ -11,7 +11,7 @@ pub mod election;
 mod messages;
 
 pub use client::{
-    Alarm, Client, Compare, ConfigError, Error, EtcdConfig, Event, Listing, MemberStatus, Op, Tls,
-    Txn, TxnAnswer, User, Watch, range_end,
+    Alarm, Client, Compare, ConfigError, DEFAULT_QUOTA, Error, EtcdConfig, Event, Listing,
+    MemberStatus, Op, Tls, Txn, TxnAnswer, User, Watch, range_end,
 };
 pub use messages::KeyValue;

@@ -315,6 +315,9 @@ pub(crate) struct StatusResponse {
     pub(crate) leader: u64,
     #[prost(int64, tag = "9")]
     pub(crate) db_size_in_use: i64,
+    /// Since etcd 3.6.
+    #[prost(int64, tag = "12")]
+    pub(crate) db_size_quota: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]

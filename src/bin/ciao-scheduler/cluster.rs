@@ -97,6 +97,7 @@ async fn take_part(flags: &DaemonFlags, logs: &Logs) -> anyhow::Result<Ended> {
         }
     };
     config.limits.fence = Some(cluster.fence());
+    config.limits.schedulers = Some(cluster.schedulers());
     config.limits.term = Some(proto_frames::Term {
         generation: term.generation,
         revision: u64::try_from(term.create_revision).unwrap_or(0),

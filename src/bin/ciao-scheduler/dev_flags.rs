@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ciao_scheduler::dev::{self, DevConfig, MAX_NODES};
+use ciao_scheduler::dev::{self, DevConfig, MAX_NODES, MAX_SCHEDULERS};
 use ciao_scheduler::flags::{at_least, duration};
 use ciao_scheduler::logging::LogFlags;
 use clap::Args;
@@ -31,6 +31,9 @@ pub(crate) struct DevFlags {
     /// Launchers, each with an equal share of the machine, in zones a and b in turn
     #[arg(long, value_name = "N", default_value_t = DEFAULT_NODES, value_parser = nodes)]
     nodes: NonZeroU32,
+    /// Schedulers behind one name, as processes that can be killed: needs etcd, and a program built with --features etcd
+    #[arg(long, value_name = "N", default_value_t = NonZeroU32::MIN, conflicts_with = "start", value_parser = schedulers)]
+    schedulers: NonZeroU32,
     /// Port on 127.0.0.1 [default: 8888, or any free one if that is taken]
     #[arg(long)]
     port: Option<u16>,
@@ -65,6 +68,7 @@ impl From<DevFlags> for DevConfig {
             once: flags.once,
             timeout: flags.timeout,
             nodes: flags.nodes,
+            schedulers: flags.schedulers,
             port: flags.port,
             configuration_uri: flags.configuration_uri,
             directory: flags.directory,
@@ -77,6 +81,14 @@ impl From<DevFlags> for DevConfig {
 fn count(text: &str) -> Result<NonZeroU32, String> {
     let number = at_least::<u32>(1)(text)?;
     NonZeroU32::new(number).ok_or_else(|| "must be at least 1".to_owned())
+}
+
+fn schedulers(text: &str) -> Result<NonZeroU32, String> {
+    let number = count(text)?;
+    match number.get() {
+        ..=MAX_SCHEDULERS => Ok(number),
+        _ => Err(format!("at most {MAX_SCHEDULERS} schedulers")),
+    }
 }
 
 fn nodes(text: &str) -> Result<NonZeroU32, String> {

@@ -341,6 +341,7 @@ impl LimitFlags {
             max_payload: self.max_payload,
             fence: None,
             term: None,
+            schedulers: None,
         }
     }
 }

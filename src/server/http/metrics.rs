@@ -10,6 +10,9 @@
 
 mod encode;
 mod process;
+mod schedulers;
+
+pub(super) use self::schedulers::of_standby;
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -100,6 +103,7 @@ impl App {
             certificates: self.credentials.now().certificates.clone(),
             process: process::read(),
             is_leaving: self.hub.is_shutting_down(),
+            schedulers: self.hub.schedulers(),
         }
     }
 

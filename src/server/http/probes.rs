@@ -10,7 +10,7 @@ use super::json::to_json;
 use super::limits::READY_WITHIN;
 use super::routes::Access;
 use super::serve::now;
-use crate::server::sentences::{worded_condition, worded_store};
+use crate::server::sentences::{of_schedulers, worded_condition, worded_store};
 
 /// `GET /livez`. Never asks the core: a core that is busy is no reason to restart the process.
 pub(super) fn livez(_: Call) -> impl Future<Output = Answer> {
@@ -49,9 +49,12 @@ pub(super) async fn readyz(call: Call) -> Answer {
         // Nothing else can be said of a core that does not answer.
         None => check("core", false, "it did not answer within a second"),
         Some((is_recovering, store, found)) => {
-            let found = found.iter();
+            let found = found.iter().map(|it| worded_condition(it, &store));
+            let schedulers = call.app.hub.schedulers();
+            let of_schedulers = schedulers.iter().flat_map(of_schedulers);
             conditions = found
-                .map(|it| to_json(&worded_condition(it, &store)).into())
+                .chain(of_schedulers)
+                .map(|it| to_json(&it).into())
                 .collect();
             check("core", true, "");
             let detail = match is_recovering {

@@ -11,6 +11,7 @@ use hyper_util::rt::TokioIo;
 use tokio_rustls::server::TlsStream;
 
 use super::call::text_response;
+use super::metrics;
 use super::problem::Problem;
 use super::serve::{HTTP_2, http_1, http_2, uncached};
 use crate::net::ahead::Ahead;
@@ -27,7 +28,8 @@ pub(in crate::server) async fn refuse(
 }
 
 /// Answers what a connection asks for, once, where the scheduler is a standby: `/livez` with 200, because it is to be left
-/// running, all else with 503 and where the leader is. The caller bounds how long that takes.
+/// running, `/metrics` with the few that it has, all else with 503 and where the leader is. The caller bounds how long that
+/// takes.
 pub(in crate::server) async fn stand_by(
     stream: TlsStream<Ahead<Timed>>,
     why: &(dyn std::error::Error + Sync),
@@ -35,6 +37,7 @@ pub(in crate::server) async fn stand_by(
     let problem = Problem::busy(format!("this scheduler does not answer: {why}"));
     answer(stream, |path| match path {
         "/livez" => text_response(StatusCode::OK, "text/plain", "ok\n"),
+        "/metrics" => text_response(StatusCode::OK, metrics::MEDIA_TYPE, metrics::of_standby()),
         _ => problem.clone().into_response(),
     })
     .await;

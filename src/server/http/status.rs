@@ -10,8 +10,9 @@ use super::ring::EventId;
 use super::routes::Access;
 use super::serve::App;
 use crate::server::restore::unix_ms;
-use crate::server::sentences::{worded_condition, worded_store};
-use sched_core::{ResourceTotal, Totals, TotalsCursor, about};
+use crate::server::sentences::{of_schedulers, worded_condition, worded_store};
+use sched_core::{Condition, ResourceTotal, Totals, TotalsCursor, about};
+use sched_model::{SchedulersView, StoreView};
 
 /// `GET /v1/status`. Totals are summed in steps ([`App::totals`]); counters, queue and store are read in one step
 /// behind them, so the two parts may differ by what happened in between. `sequence` is that of the first step.
@@ -32,10 +33,8 @@ pub(super) async fn status(call: Call) -> Answer {
             about(scheduler).clone(),
         )
     });
-    let conditions = conditions.iter();
-    let conditions: Vec<Value> = conditions
-        .map(|it| super::json::to_json(&worded_condition(it, &store)).into())
-        .collect();
+    let schedulers = app.hub.schedulers();
+    let conditions = not_well(&conditions, &store, schedulers.as_ref());
     // By the monotonic clock; `started_at_ms` is what that comes to on the wall clock at this moment.
     let uptime = app.started.elapsed();
     let mut by_status: Map<String, Value> = Map::new();
@@ -73,6 +72,7 @@ pub(super) async fn status(call: Call) -> Answer {
         "configuration": version_json(process.configuration.as_ref()),
         "log_levels": process.log_levels,
         "recovering": glance.is_recovering,
+        "schedulers": schedulers.as_ref().map(super::json::to_json),
         "store": super::json::to_json(&store),
         "resources": {
             "mem_mb": resource(&totals.mem),
@@ -93,6 +93,18 @@ pub(super) async fn status(call: Call) -> Answer {
         _ => Map::new(),
     };
     Ok(answer(StatusCode::OK, at, content))
+}
+
+/// What is not well, of the cluster and of the schedulers behind one name.
+fn not_well(
+    conditions: &[Condition],
+    store: &StoreView,
+    schedulers: Option<&SchedulersView>,
+) -> Vec<Value> {
+    let conditions = conditions.iter().map(|it| worded_condition(it, store));
+    let of_schedulers = schedulers.into_iter().flat_map(of_schedulers);
+    let all = conditions.chain(of_schedulers);
+    all.map(|it| super::json::to_json(&it).into()).collect()
 }
 
 /// One resource's sums. `largest_free` is the most that is free on one node, which is what bounds a START, unlike the

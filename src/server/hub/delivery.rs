@@ -111,6 +111,7 @@ impl Hub {
         while let Some(mut action) = scheduler.poll_action() {
             // Before anything else, so that what is sent, kept and logged has the same sentence.
             sentences::write(&mut action);
+            self.add_schedulers(&mut action);
             match action {
                 Action::Send { to, message } => self.send(scheduler, batch, to, message),
                 Action::Notice(notice) => self.notices.log(&notice, batch.now),

@@ -6,6 +6,9 @@ use crate::messages::{
     StatusResponse,
 };
 
+/// Bytes that a member's database may have unless its `--quota-backend-bytes` says otherwise: 2 GiB, as etcd's guide says.
+pub const DEFAULT_QUOTA: u64 = 2 * 1024 * 1024 * 1024;
+
 /// What a member says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberStatus {
@@ -15,6 +18,8 @@ pub struct MemberStatus {
     pub db_bytes: u64,
     /// Bytes of that which are in use; the rest is given back by defragmenting.
     pub db_bytes_in_use: u64,
+    /// Bytes that its database may have: as it says since 3.6, [`DEFAULT_QUOTA`] before.
+    pub db_quota: u64,
     /// Whether it knows of a leader of etcd.
     pub has_leader: bool,
     /// Whether it leads etcd itself, as far as it knows.
@@ -73,6 +78,10 @@ impl Client {
             version: answer.version,
             db_bytes: bytes(answer.db_size),
             db_bytes_in_use: bytes(answer.db_size_in_use),
+            db_quota: match bytes(answer.db_size_quota) {
+                0 => DEFAULT_QUOTA,
+                quota => quota,
+            },
             has_leader: answer.leader != 0,
             is_leader: answer.leader != 0 && answer.leader == member,
         })
@@ -125,6 +134,7 @@ mod tests {
                 version: version.to_owned(),
                 db_bytes: 0,
                 db_bytes_in_use: 0,
+                db_quota: 0,
                 has_leader: true,
                 is_leader: true,
             };

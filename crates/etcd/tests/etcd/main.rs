@@ -7,4 +7,5 @@
 mod calls;
 mod members;
 mod secure;
+#[allow(dead_code, reason = "the tests of several schedulers use the rest")]
 mod world;

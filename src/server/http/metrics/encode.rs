@@ -17,6 +17,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 use proto_frames::Role;
+use sched_model::SchedulersView;
 
 use super::process::Process;
 use crate::server::measured::Measured;
@@ -66,6 +67,8 @@ pub(super) struct Gathered {
     pub(super) reloaded_at_s: u64,
     pub(super) process: Process,
     pub(super) is_leaving: bool,
+    /// The schedulers behind its name; `None` where it is alone, or has not looked yet.
+    pub(super) schedulers: Option<SchedulersView>,
 }
 
 /// The roles of nodes, by the label that they have. A node that is both is in `both` alone, so that the sum counts it
@@ -89,11 +92,14 @@ const STATUSES: [&str; 8] = [
     "EXPECTED",
 ];
 
+/// Name and help of what says who leads; a standby has it as well.
+pub(super) const LEADER: (&str, &str) = ("ciao_is_leader", "Whether this scheduler decides");
+
 /// Writes metrics one after the other. A metric's name and help are passed as one pair throughout.
-struct Writer<'a>(DescriptorEncoder<'a>);
+pub(super) struct Writer<'a>(pub(super) DescriptorEncoder<'a>);
 
 /// Fails where the encoder does.
-type Written = Result<(), fmt::Error>;
+pub(super) type Written = Result<(), fmt::Error>;
 
 impl Writer<'_> {
     /// Writes name, help and type; the returned encoder takes the samples.
@@ -124,7 +130,7 @@ impl Writer<'_> {
     }
 
     /// A gauge without labels.
-    fn gauge(&mut self, named: (&'static str, &'static str), value: f64) -> Written {
+    pub(super) fn gauge(&mut self, named: (&'static str, &'static str), value: f64) -> Written {
         let gauge = ConstGauge::new(value);
         gauge.encode(self.metric(named, MetricType::Gauge)?)
     }
@@ -145,7 +151,7 @@ impl Writer<'_> {
     }
 
     /// A gauge for each value of one label.
-    fn gauges<'v>(
+    pub(super) fn gauges<'v>(
         &mut self,
         named: (&'static str, &'static str),
         label: &'static str,
@@ -478,9 +484,11 @@ impl Gathered {
             "When files were read and taken last, at the start or later, Unix time",
         );
         out.gauge(reloaded, self.reloaded_at_s as f64)?;
-        // There is one scheduler, so this is 1 until it leaves.
-        let leader = ("ciao_is_leader", "Whether this scheduler decides");
-        out.gauge(leader, f64::from(u8::from(!self.is_leaving)))?;
+        // Where there is one scheduler, this is 1 until it leaves.
+        out.gauge(LEADER, f64::from(u8::from(!self.is_leaving)))?;
+        if let Some(schedulers) = &self.schedulers {
+            super::schedulers::write(out, schedulers)?;
+        }
         // The value says nothing; the label is what it is for.
         let build = ("ciao_build_info", "The version of the scheduler");
         out.gauges(build, "version", [(env!("CARGO_PKG_VERSION"), 1.0)])
