@@ -299,6 +299,11 @@ pub fn client_config(
     client_config_for(identity, anchors, &VERSIONS)
 }
 
+/// The protocol that clients of this project name in TLS's first message (ALPN), which servers leave unanswered: so that a
+/// scheduler can tell them from original ones before it has answered anything. An original client that is refused once TLS
+/// stands never tries again.
+pub const NATIVE_PROTOCOL: &[u8] = b"ssntp/ciao-native";
+
 /// As [`client_config`], with protocol versions of one's own choice.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! A scheduler that waits for its turn: it listens where it will serve, and refuses everybody with the leader's address.
 //!
-//! Peers that speak frames are told after TLS and CONNECT, in their own encoding, that another try may help
-//! (`ConnectionFailure`); what is asked over HTTP is answered with 503, but for `/livez`. Connections of the Placement API
+//! Native peers that speak frames are told after TLS and CONNECT that another try may help (`ConnectionFailure`). Connections of
+//! original ones are closed before TLS, after which they try the next address: told once TLS stands, they never would. What is asked over HTTP is answered with 503, but for `/livez`. Connections of the Placement API
 //! without TLS are closed.
 
 use std::future::poll_fn;
@@ -21,10 +21,17 @@ use super::handshake::{self, Acceptor, HandshakeError};
 use super::http;
 use super::limits::MAX_ACCEPT_PAUSE;
 use super::start::{ServerConfig, StartError, open_all};
+use crate::net::tls::NATIVE_PROTOCOL;
 
 /// Connections that are refused at a time; more wait in the kernel. As many as the handshakes that a leader has under
 /// way.
 const REFUSALS: usize = super::limits::MAX_HANDSHAKES;
+
+/// Longest first message of TLS that is looked at: rustls and Go send less than 2 KiB.
+const MAX_FIRST_MESSAGE: usize = 16 * 1024;
+
+/// Pause before a first message of which a part has come is looked at again.
+const PEEK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How long a connection may take to be refused.
 const REFUSAL_LIMIT: Duration = Duration::from_secs(5);
@@ -152,7 +159,9 @@ fn standby(leader: Option<&str>) -> HandshakeError {
 async fn refuse((tcp, speaks): (TcpStream, Speaks), acceptor: &Acceptor, why: &HandshakeError) {
     match speaks {
         Speaks::Ssntp => {
-            if let Ok(peer) = handshake::greet(tcp, acceptor).await {
+            if is_native(&tcp).await
+                && let Ok(peer) = handshake::greet(tcp, acceptor).await
+            {
                 peer.refuse(why).await;
             }
         }
@@ -163,5 +172,30 @@ async fn refuse((tcp, speaks): (TcpStream, Speaks), acceptor: &Acceptor, why: &H
             }
         }
         Speaks::Placement => {}
+    }
+}
+
+/// Whether the peer names [`NATIVE_PROTOCOL`] in its first message, which stays to be read.
+async fn is_native(tcp: &TcpStream) -> bool {
+    let mut first = vec![0; MAX_FIRST_MESSAGE];
+    loop {
+        let Ok(len @ 1..) = tcp.peek(&mut first).await else {
+            return false;
+        };
+        let mut acceptor = rustls::server::Acceptor::default();
+        // What it has read of the slice it keeps: all of it, at the first go or the next.
+        let mut rest = &first[..len];
+        while !rest.is_empty() && acceptor.read_tls(&mut rest).is_ok_and(|len| len > 0) {}
+        match acceptor.accept() {
+            Ok(Some(accepted)) => {
+                let protocols = accepted.client_hello().alpn();
+                return protocols
+                    .into_iter()
+                    .flatten()
+                    .any(|it| it == NATIVE_PROTOCOL);
+            }
+            Ok(None) if len < MAX_FIRST_MESSAGE => sleep(PEEK_AGAIN).await,
+            _ => return false,
+        }
     }
 }

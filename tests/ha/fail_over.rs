@@ -109,6 +109,9 @@ async fn a_standby_names_the_leader_and_takes_over_when_that_leaves() {
     let not_ready = http.get("/readyz").await;
     assert_eq!(not_ready.status, 503);
     assert!(not_ready.body.contains(&leader), "{not_ready:?}");
+    // An original peer that is refused once TLS stands never tries again.
+    assert!(pair.tls(1, &[]).await.is_err());
+    assert!(pair.tls(0, &[]).await.is_ok());
     // It leaves in order: its lease is ended, not waited for.
     let mut leaving = pair.schedulers.remove(0);
     leaving.terminate();

@@ -133,6 +133,8 @@ async fn schedulers_are_let_in_by_a_password_and_say_when_it_is_wrong() {
     let access = ["--etcd-user", "ciao", "--etcd-password-file", &wrong];
     pair.settings.access = owned(&access);
     pair.add().await;
-    let line = pair.schedulers[1].logged("cluster_etcd_trouble").await;
-    assert!(line.contains("invalid user ID or password"), "{line}");
+    let line = pair.schedulers[1]
+        .logged("invalid user ID or password")
+        .await;
+    assert!(line.contains("cluster_etcd_trouble"), "{line}");
 }

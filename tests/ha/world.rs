@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::process::{Output, Stdio};
 
 use ciao_scheduler::ctl::client::Client;
+use ciao_scheduler::net::tls::NATIVE_PROTOCOL;
 use proto_frames::Role;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use crate::client::Http;
 use crate::etcd::Etcd;
@@ -306,12 +308,22 @@ impl Pair {
         }
     }
 
-    /// The certificate that a scheduler shows.
-    pub(crate) async fn shown(&self, scheduler: usize) -> Vec<u8> {
+    /// TLS with a scheduler, as a client that names these protocols.
+    pub(crate) async fn tls(
+        &self,
+        scheduler: usize,
+        protocols: &[&[u8]],
+    ) -> std::io::Result<TlsStream<TcpStream>> {
         let connector = TlsConnector::from(self.site.ca.client(Role::CONTROLLER));
         let tcp = TcpStream::connect(self.address(scheduler)).await.unwrap();
         let name = ServerName::try_from("localhost").unwrap();
-        let stream = connector.connect(name, tcp).await.unwrap();
+        let protocols = protocols.iter().map(|it| it.to_vec()).collect();
+        connector.with_alpn(protocols).connect(name, tcp).await
+    }
+
+    /// The certificate that a scheduler shows.
+    pub(crate) async fn shown(&self, scheduler: usize) -> Vec<u8> {
+        let stream = self.tls(scheduler, &[NATIVE_PROTOCOL]).await.unwrap();
         let (_, tls) = stream.get_ref();
         tls.peer_certificates().unwrap()[0].to_vec()
     }

@@ -44,6 +44,10 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// How long a probe may go unanswered before the connection is given up.
 const PROBE_TIME: Duration = Duration::from_secs(1);
 
+/// How long etcd may take to check a password, unless calls have longer: its hash takes a tenth of a second of a processor, which a
+/// busy member has to wait for.
+const AUTHENTICATION_TIME: Duration = Duration::from_secs(5);
+
 /// Where etcd is, and how to be let in.
 #[derive(Debug, Clone)]
 pub struct EtcdConfig {
@@ -179,34 +183,49 @@ impl Client {
         answer
     }
 
-    /// One call at this member, within the deadline.
+    /// One call at this member, within the deadline, once it is known who calls.
     async fn call_at<Q, A>(&self, member: usize, path: &'static str, request: Q) -> Result<A, Error>
     where
         Q: Message + Clone + 'static,
         A: Message + Default + 'static,
     {
-        self.in_time(async {
-            let answer = self.authenticated(member, path, request.clone()).await;
-            match answer {
-                Err(status) if error::is_token_refused(&status) => {
-                    *self.token() = None;
-                    self.authenticated(member, path, request).await
-                }
-                answer => answer,
+        self.be_known(member).await?;
+        let answer = self.authenticated(member, path, request.clone());
+        match self.in_deadline(answer).await? {
+            Err(status) if error::is_token_refused(&status) => {
+                *self.token() = None;
+                self.be_known(member).await?;
+                let answer = self.authenticated(member, path, request);
+                self.in_deadline(answer).await?.map_err(Error::from)
             }
-        })
-        .await
+            answer => answer.map_err(Error::from),
+        }
+    }
+
+    /// Has etcd know who calls, where it asks for passwords, and this client has no token. Within a deadline of its own:
+    /// etcd hashes the password, on purpose slowly.
+    async fn be_known(&self, member: usize) -> Result<(), Error> {
+        let Some(user) = &self.shared.user else {
+            return Ok(());
+        };
+        if self.token().is_some() {
+            return Ok(());
+        }
+        let deadline = AUTHENTICATION_TIME.max(self.shared.deadline);
+        match timeout(deadline, self.authenticate(member, user)).await {
+            Ok(answer) => answer.map(drop).map_err(Error::from),
+            Err(_) => Err(no_answer(deadline)),
+        }
     }
 
     /// Within the deadline of a call.
     async fn in_time<A>(&self, call: impl Future<Output = Result<A, Status>>) -> Result<A, Error> {
-        match timeout(self.shared.deadline, call).await {
-            Ok(answer) => answer.map_err(Error::from),
-            Err(_) => Err(Error::Unanswered(format!(
-                "no answer within {:?}",
-                self.shared.deadline
-            ))),
-        }
+        self.in_deadline(call).await?.map_err(Error::from)
+    }
+
+    async fn in_deadline<T>(&self, call: impl Future<Output = T>) -> Result<T, Error> {
+        let answer = timeout(self.shared.deadline, call).await;
+        answer.map_err(|_| no_answer(self.shared.deadline))
     }
 
     async fn authenticated<Q, A>(
@@ -289,6 +308,10 @@ impl Client {
         ready.map_err(|error| Status::unavailable(error::with_causes(&error)))?;
         Ok(grpc)
     }
+}
+
+fn no_answer(within: Duration) -> Error {
+    Error::Unanswered(format!("no answer within {within:?}"))
 }
 
 /// A member by its address.

@@ -24,14 +24,16 @@ enum Ended {
 
 /// Takes part in the cluster until it is told to stop. A scheduler that has stepped down becomes a new process with the
 /// same arguments, which is a standby: nothing of its term is left then, neither a connection nor what it has decided.
-pub(crate) fn run(flags: &DaemonFlags, logs: &Logs) -> anyhow::Result<()> {
+pub(crate) fn run(flags: &DaemonFlags, logs: Logs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
-    match runtime.block_on(take_part(flags, logs))? {
+    match runtime.block_on(take_part(flags, &logs))? {
         Ended::Stopped => {
             info!(event = "stopped", "stopped");
             Ok(())
         }
         Ended::SteppedDown => {
+            // Waits for what is logged and not written yet: why it steps down.
+            drop(logs);
             // Not the runtime's end, which waits for threads that may wait for etcd.
             let error = again();
             Err(error).context("cannot begin again as a standby")

@@ -78,7 +78,7 @@ fn run_daemon(flags: &DaemonFlags) -> anyhow::Result<()> {
     let logs = logging::init(&flags.log, "ciao-scheduler", Destination::Files(LOG_DIR))?;
     if flags.cluster.cluster.is_some() {
         #[cfg(feature = "etcd")]
-        return cluster::run(flags, &logs);
+        return cluster::run(flags, logs);
         #[cfg(not(feature = "etcd"))]
         anyhow::bail!("{WITHOUT_ETCD}");
     }

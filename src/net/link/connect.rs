@@ -25,7 +25,7 @@ use crate::net::address::DEFAULT_PORT;
 use crate::net::link::queue::{Pumped, Queues};
 use crate::net::link::{Hello, Link, halves};
 use crate::net::peer::{Deadlines, EndReason, PROGRESS_DEADLINE, Peer};
-use crate::net::tls::explain;
+use crate::net::tls::{NATIVE_PROTOCOL, explain};
 use crate::printable::Printable;
 
 /// What every answer of an HTTP server begins with.
@@ -274,6 +274,7 @@ impl Opening<'_> {
         let broken = |error: io::Error| self.broken(&error);
         let connector = TlsConnector::from(Arc::clone(self.tls));
         let mut stream = connector
+            .with_alpn(vec![NATIVE_PROTOCOL.to_vec()])
             .connect(self.name.clone(), stream)
             .await
             .map_err(|error| self.unshaken(&error))?;

@@ -50,6 +50,7 @@ impl Client {
     /// [`Error`]; [`Error::NoSuchLease`] where it has ended.
     pub async fn keep_alive(&self, lease: i64) -> Result<(), Error> {
         let member = self.current();
+        self.be_known(member).await?;
         let path = "/etcdserverpb.Lease/LeaseKeepAlive";
         let request = tokio_stream::once(LeaseRequest { id: lease });
         let answer = self.in_time(async {

@@ -47,6 +47,7 @@ impl Client {
         // Open as long as the watch is: etcd ends it with its requests.
         let requests = tokio_stream::once(create).chain(tokio_stream::pending());
         let member = self.current();
+        self.be_known(member).await?;
         let opened = self.streaming(member, "/etcdserverpb.Watch/Watch", requests);
         let opened = self.in_time(opened).await;
         if let Err(Error::Unanswered(_)) = &opened {
