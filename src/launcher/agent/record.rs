@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::ends::{End, Ran};
 use super::instances::{Instance, InstancePhase};
 use super::transitions::MAX_THAWS;
-use super::{About, Agent, AgentAction, Cpus, Demand, Devices, Duty, Link, RunTerms, images_of};
+use super::{
+    About, Agent, AgentAction, Cpus, Demand, Devices, Duty, LaunchFault, Link, RunTerms, images_of,
+};
 
 /// An instance as it is kept in the state directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -209,23 +211,14 @@ impl Agent {
     ) {
         let images = record.images();
         let id = record.instance;
-        let state = match record.stage {
-            Stage::Starting | Stage::Running | Stage::Restarting => InstancePhase::Running,
-            Stage::Backoff => InstancePhase::Backoff { due: now },
-            Stage::Suspending => InstancePhase::Suspending,
-            Stage::Suspended => InstancePhase::Suspended,
-            Stage::Resuming => InstancePhase::Resuming,
-            Stage::Stopping(outcome) => InstancePhase::Stopping {
-                outcome,
-                kill_at: None,
-                running: true,
-            },
-            Stage::Exited(code) => InstancePhase::Exited {
-                code,
-                order: self.next_end(),
-            },
-            Stage::Gone(outcome, code) => InstancePhase::Gone { outcome, code },
-        };
+        // An earlier run of it has ended; that it was to be started again was noted before it was.
+        let is_cut_short = record.stage == Stage::Restarting && *found == ProcessFate::NeverRan;
+        let waits = record.stage == Stage::Backoff || is_cut_short;
+        let mut terms = record.terms;
+        if is_cut_short {
+            terms.restarts.not_begun();
+        }
+        let state = self.phase_of(now, record.stage, found, waits);
         let had_ended = matches!(
             state,
             InstancePhase::Exited { .. } | InstancePhase::Gone { .. }
@@ -253,7 +246,7 @@ impl Agent {
             since,
             is_introduced: false,
             ran: Ran::default(),
-            terms: record.terms,
+            terms,
             limit_at: None,
         };
         self.instances.insert(id.clone(), instance);
@@ -261,9 +254,13 @@ impl Agent {
         match found {
             _ if had_ended && is_unnumbered => self.end(now, &id, state),
             _ if had_ended => {}
-            _ if record.stage == Stage::Backoff => self.recover_backoff(now, &id),
-            // Also where it never ran: a STATS may have listed it as pending, and who was told of it must hear of its
-            // end.
+            _ if waits => self.recover_backoff(now, &id),
+            // Its START may be tried elsewhere: nothing of it has run.
+            ProcessFate::NeverRan if record.stage == Stage::Starting => {
+                let detail = "its launcher ended before it began".to_owned();
+                self.start_failed(now, &id, LaunchFault::Launch, detail);
+            }
+            // A STATS may have listed it as pending, and who was told of it must hear of its end.
             ProcessFate::NeverRan => self.exited(now, &id, None, false),
             ProcessFate::Ended(code) => self.exited(now, &id, *code, false),
             ProcessFate::EndedByItself(code) => self.exited(now, &id, Some(*code), true),
@@ -279,6 +276,37 @@ impl Agent {
                     self.take_up_change(&id);
                 }
             },
+        }
+    }
+
+    /// How a recovered instance is, before it is looked at what was found of its processes. `waits`: it is to be started
+    /// again.
+    fn phase_of(
+        &mut self,
+        now: Instant,
+        stage: Stage,
+        found: &ProcessFate,
+        waits: bool,
+    ) -> InstancePhase {
+        match stage {
+            _ if waits => InstancePhase::Backoff { due: now },
+            Stage::Starting if *found == ProcessFate::NeverRan => InstancePhase::Starting,
+            Stage::Starting | Stage::Running | Stage::Restarting | Stage::Backoff => {
+                InstancePhase::Running
+            }
+            Stage::Suspending => InstancePhase::Suspending,
+            Stage::Suspended => InstancePhase::Suspended,
+            Stage::Resuming => InstancePhase::Resuming,
+            Stage::Stopping(outcome) => InstancePhase::Stopping {
+                outcome,
+                kill_at: None,
+                running: true,
+            },
+            Stage::Exited(code) => InstancePhase::Exited {
+                code,
+                order: self.next_end(),
+            },
+            Stage::Gone(outcome, code) => InstancePhase::Gone { outcome, code },
         }
     }
 

@@ -197,6 +197,11 @@ impl Restarts {
         self.next_ms = None;
         self.count = self.count.saturating_add(1);
     }
+
+    /// It was not started again, and is yet to be.
+    pub(super) fn not_begun(&mut self) {
+        self.count = self.count.saturating_sub(1);
+    }
 }
 
 #[cfg(test)]

@@ -278,6 +278,18 @@ fn a_start_that_failed_is_told_with_its_reason_until_that_is_on_record() {
 }
 
 #[test]
+fn a_start_that_its_launcher_did_not_come_to_has_failed_so_that_it_may_be_tried_elsewhere() {
+    let mut world = recorded();
+    world.start(process("a", 1));
+    world.restart(|_| ProcessFate::NeverRan);
+    world.connect();
+    let end = world.stats().ended.remove(0);
+    assert_eq!(end.how, EndKind::Failed);
+    assert_eq!(end.reason, StartFailureReason::LaunchFailure);
+    assert_eq!(end.detail, "its launcher ended before it began");
+}
+
+#[test]
 fn one_report_tells_so_many_ends_and_the_next_the_others() {
     let mut world = recorded();
     world.many_ends(MAX_ENDS_PER_STATS + 1);

@@ -172,6 +172,30 @@ fn restarts_that_are_used_up_end_it_and_a_start_that_fails_counts_as_a_run_that_
 }
 
 #[test]
+fn a_restart_that_its_launcher_did_not_come_to_is_made_by_the_next_launcher() {
+    let mut world = World::connected();
+    world.begins(service("a", restarting(RestartWhen::OnFailure, Some(2))));
+    world.ends_by_itself("a", 3, Ran::default());
+    world.advance(SECOND);
+    assert!(world.respawned().is_some());
+    world.restart(|_| ProcessFate::NeverRan);
+    world.connect();
+    let is_told = |it: &Message| matches!(it.kind(), Kind::START_FAILURE | Kind::INSTANCE_STOPPED);
+    assert!(!world.sent.iter().any(is_told), "{:?}", world.sent);
+    world.advance(SECOND);
+    assert!(world.respawned().is_some());
+    let (_, progress) = world.progress("a");
+    assert_eq!((progress.restarts, progress.last_exit_code), (1, Some(3)));
+    world.handle(Input::Started {
+        instance: "a".to_owned(),
+    });
+    world.sent.clear();
+    world.ends_by_itself("a", 0, Ran::default());
+    let (code, by_itself, facts) = world.end();
+    assert_eq!((code, by_itself, facts.restarts), (Some(0), true, 1));
+}
+
+#[test]
 fn a_removal_comes_before_a_restart_whether_it_runs_or_waits() {
     for is_waiting in [true, false] {
         for stop in [true, false] {
