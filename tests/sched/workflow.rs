@@ -27,6 +27,7 @@ mod preempting_members;
 mod pressure;
 mod random_batches;
 mod random_evictions;
+mod random_jobs;
 mod random_moves;
 mod random_repeats;
 mod rare_orders;

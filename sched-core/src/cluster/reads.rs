@@ -15,7 +15,7 @@ use crate::api::text::ShortText;
 use crate::cluster::Cluster;
 use crate::cluster::columns::Amounts;
 use crate::cluster::index::ColumnId;
-use crate::cluster::ledger::{Entry, Extras, Ledger, Remains};
+use crate::cluster::ledger::{Ended, Entry, Extras, Ledger, Remains};
 use crate::cluster::node::{Node, Pool};
 use crate::cluster::query::Query;
 
@@ -140,19 +140,20 @@ impl Cluster {
         self.amounts(resources.map(|(name, amount)| (&**name, *amount)))
     }
 
-    /// Why something ended that was not deleted: by itself, or because its node is evacuated.
-    pub(crate) fn cause_of_end(&self, node: Option<NodeKey>) -> Cause {
+    /// Why something ended that was not deleted: because its node is evacuated, or by itself. Where its launcher says
+    /// that it had not told it to end, it is the latter.
+    pub(crate) fn cause_of_end(&self, node: Option<NodeKey>, how: Ended) -> Cause {
         let node = node.map(|key| self.node(key));
         match node.is_some_and(|node| node.is_evacuated()) {
-            true => Cause::Evacuated,
-            false => Cause::Ended,
+            true if how != Ended::ByItself => Cause::Evacuated,
+            _ => Cause::Ended,
         }
     }
 
     /// Why an instance ended that its node reports as stopped: its launcher was sent a stop, or as of any other end.
     pub(crate) fn cause_of_stop(&self, node: Option<NodeKey>, instance: &InstanceId) -> Cause {
         let entry = node.and_then(|key| self.entry(key, instance));
-        match self.cause_of_end(node) {
+        match self.cause_of_end(node, Ended::Gone) {
             Cause::Ended if entry.is_some_and(Entry::may_stop) => Cause::Stopped,
             cause => cause,
         }

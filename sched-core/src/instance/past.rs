@@ -21,7 +21,6 @@ pub(crate) use self::run::{Run, UnsentFailure};
 use super::Instances;
 use super::history::HistoryEvent;
 use super::numbering::RunNumbers;
-use crate::api::cause::Cause;
 use crate::api::ids::InstanceId;
 use crate::maps::Map;
 
@@ -142,9 +141,22 @@ impl Instances {
 
     /// The latest run of an instance that ended on this node, by that node's own word. O(runs of the instance).
     pub(crate) fn last_end_on(&self, instance: &InstanceId, node: Uuid) -> Option<&Run> {
-        self.past.runs_of(instance).find(|run| {
-            let is_told = run.end().is_some() || run.cause() == Some(&Cause::Ended);
-            run.node() == Some(node) && is_told
+        let mut runs = self.past.runs_of(instance);
+        runs.find(|run| run.node() == Some(node) && run.is_told_by_node())
+    }
+
+    /// Whether the latest run of an instance that does not live ended on another node, by that node's own word, and
+    /// nothing is missing since: then no START of it has left since, and it has ended nowhere else.
+    pub(crate) fn has_ended_elsewhere(&self, instance: &InstanceId, node: Uuid) -> bool {
+        let is_complete = |run: &Run| {
+            let since = self.history_complete_since();
+            since.is_some_and(|since| since <= run.ended())
+        };
+        let last = self.last_run_of(instance);
+        last.is_some_and(|run| {
+            run.node().is_some_and(|other| other != node)
+                && run.is_told_by_node()
+                && is_complete(run)
         })
     }
 

@@ -6,6 +6,7 @@ use sched_model::{EndFacts, EndWhy, Uuid};
 
 use crate::api::ids::{InstanceId, NodeKey};
 use crate::api::input::InstanceState;
+use crate::api::report::Report;
 use crate::cluster::ledger::{ClaimState, Ended};
 use crate::instance::{Instance, State};
 use crate::sight::Sight;
@@ -71,9 +72,25 @@ impl KnownEnd {
     /// The exit status, or minus the signal, of an end after which the instance may be retried: not one that its time limit
     /// brought about.
     pub(crate) fn own_exit(&self) -> Option<i64> {
+        self.exit_code.filter(|_| !self.is_over_time())
+    }
+
+    /// What its frame tells. An end by its time limit is the instance's own and final, whatever it was to do: also where it
+    /// was to be started again.
+    pub(crate) fn told(&self, told: Report) -> Report {
+        match told {
+            Report::InstanceStopped(instance) | Report::InstanceCutOff(instance)
+                if self.is_over_time() =>
+            {
+                Report::InstanceExited(instance)
+            }
+            told => told,
+        }
+    }
+
+    fn is_over_time(&self) -> bool {
         let why = self.facts.as_ref().map(|facts| &facts.why);
-        let is_over_time = why == Some(&EndWhy::TimeLimit);
-        self.exit_code.filter(|_| !is_over_time)
+        why == Some(&EndWhy::TimeLimit)
     }
 
     /// How much of its time limit the instance has used, where its launcher says so.
@@ -190,6 +207,7 @@ impl Sight<'_> {
         // time nor an exit code did not come to a process as far as its launcher knows: it replaces none that did.
         let is_elsewhere = last.node().is_some_and(|other| other != node.uuid());
         let is_before = match end.at {
+            _ if self.instances.has_ended_elsewhere(instance, node.uuid()) => true,
             Some(at) => at < last.begun().or_else(|| last.reported_end())?,
             None => end.exit_code.is_none() && last.exit_code().is_some(),
         };

@@ -26,14 +26,15 @@ impl Scheduler {
         if let Some(key) = node {
             let before = self.sight().before_end(key, instance);
             // What it left was deleted: its run is over since long, and keeps the outcome that it had. A launcher that is to
-            // leave what a restart needs says that it stopped it.
-            let is_of_ended = how == Ended::Gone
-                && !before.is_known()
+            // leave what a restart needs says that it stopped it. Of one that was retried the tries before the last have no
+            // record of their own.
+            let uuid = self.cluster.uuid(key);
+            let is_of_ended = !before.is_known()
                 && !self.instances.contains(instance)
-                && self
-                    .instances
-                    .last_end_on(instance, self.cluster.uuid(key))
-                    .is_some();
+                && (self.instances.has_ended_elsewhere(instance, uuid)
+                    || how == Ended::Gone
+                        && (self.instances.last_end_on(instance, uuid).is_some()
+                            || self.instances.was_retried(instance)));
             heard = self.ended(key, instance, how);
             if heard == EndAudience::All && !is_of_ended {
                 self.run_is_over(key, instance, before, why);

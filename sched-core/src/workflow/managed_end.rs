@@ -102,12 +102,14 @@ impl Scheduler {
         self.end_for_good(key, instance, &Cause::Ended)
     }
 
-    /// It has ended on the node where it is and was to stay: it is over, or goes on for `why`. Returns who gets the report.
+    /// It has ended on the node where it is and was to stay: it is over, for this cause, or goes on for `why`. Returns who
+    /// gets the report.
     fn ended_where_it_is(
         &mut self,
         key: NodeKey,
         instance: &InstanceId,
         (why, has_failed): (Option<Cause>, bool),
+        cause: &Cause,
     ) -> EndAudience {
         match why {
             Some(why) => {
@@ -117,10 +119,7 @@ impl Scheduler {
                 self.start_is_lost(key, instance);
                 EndAudience::All
             }
-            None => {
-                let cause = self.cluster.cause_of_end(Some(key));
-                self.end_for_good(key, instance, &cause)
-            }
+            None => self.end_for_good(key, instance, cause),
         }
     }
 
@@ -186,14 +185,15 @@ impl Scheduler {
                 self.note_left((from, to, how), instance, goes_on)
             }
             state if state.node() == Some(key) => {
-                self.ended_where_it_is(key, instance, (why, has_failed))
+                let cause = self.cluster.cause_of_end(Some(key), how);
+                self.ended_where_it_is(key, instance, (why, has_failed), &cause)
             }
             State::Lost { node, then, .. } if node == self.cluster.uuid(key) => {
                 if let Some(why) = why.filter(|_| then != AfterLoss::Delete) {
                     self.reschedule(instance, &why);
                     return EndAudience::Originals;
                 }
-                self.end_managing(instance, &self.cluster.cause_of_end(Some(key)));
+                self.end_managing(instance, &self.cluster.cause_of_end(Some(key), how));
                 EndAudience::All
             }
             State::Migrating { from, to, .. } if to == key => {

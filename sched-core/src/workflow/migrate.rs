@@ -122,6 +122,12 @@ impl Scheduler {
         if let Some(managed) = self.instances.get_mut(instance) {
             managed.pin(uuid);
         }
+        if self.queue.dependencies(instance).is_some() {
+            // It goes on waiting for others, and then for room on that node.
+            self.journal.note_instance(instance);
+            self.notify_queued_once_on_disk(instance);
+            return Ok(());
+        }
         self.reschedule(instance, &Cause::WaitsForOneNode);
         Ok(())
     }

@@ -107,6 +107,7 @@ impl Scheduler {
             }
         }
         let before = self.instances.last_run();
+        let told = end.told(told);
         let instance = match &told {
             Report::InstanceDeleted(instance)
             | Report::InstanceStopped(instance)
@@ -165,6 +166,7 @@ impl Scheduler {
             EndHow::Deleted => (parcel, Report::InstanceDeleted(instance)),
             EndHow::Stopped | EndHow::Failed(_) => (parcel, Report::InstanceStopped(instance)),
         };
+        let told = end.told(told);
         if self.take_earlier_end(key, &ended, &told, &parcel, end) {
             return;
         }

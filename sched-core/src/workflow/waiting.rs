@@ -174,7 +174,7 @@ impl Scheduler {
                 Served::One => {
                     self.queue.ask_later(key, Begin::AtHead);
                     any = true;
-                    if self.arrays.has_ready() {
+                    if limit.is_none() && self.arrays.has_ready() {
                         // The next of its elements comes before who stands behind the array.
                         break;
                     }

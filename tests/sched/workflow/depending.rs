@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proto_frames::Kind;
-use proto_frames::payload::{After, QueryKind, StartFailureReason};
+use proto_frames::payload::{After, EvacuateMode, QueryKind, StartFailureReason};
 use sched_core::{EndHow, EndReport, Message, SessionId, StartRequest};
 
 use super::ends::end;
@@ -212,6 +212,32 @@ fn one_that_waits_for_others_is_deleted_and_listed_as_any_other_and_its_place_is
     assert!(!world.store.has("b"));
     world.told_end(node, 1, own_end(1, "a", Some(0)));
     assert_eq!(world.names_placed(), Vec::<String>::new());
+}
+
+#[test]
+fn one_that_waits_for_others_may_be_sent_to_a_node_and_goes_on_waiting() {
+    let (mut world, controller, [a, b]) = World::with(durable()).with_nodes([100, 100]);
+    world.start_as(controller, request("a", 50));
+    world.ends(a, 1, Vec::new(), vec![running("a", 50)]);
+    world.start_as(controller, after("b", &["a"]));
+    world.look_away();
+    world.migrate(controller, "b", Some(b));
+    assert_eq!(world.names_placed(), Vec::<String>::new());
+    assert_eq!(world.rows_of_queue().len(), 1);
+    world.told_end(a, 1, own_end(1, "a", Some(0)));
+    assert_eq!(world.placements(), [("b".to_owned(), b)]);
+}
+
+#[test]
+fn an_own_end_on_a_node_that_is_evacuated_is_its_own() {
+    let (mut world, controller, [a, _b]) = World::with(durable()).with_nodes([100, 100]);
+    world.start_as(controller, request("a", 50).movable());
+    world.ends(a, 1, Vec::new(), vec![running("a", 50)]);
+    world.start_as(controller, after("b", &["a"]));
+    world.evacuate(controller, a, EvacuateMode::default());
+    world.look_away();
+    world.told_end(a, 1, own_end(1, "a", Some(0)));
+    assert_eq!(world.names_placed(), ["b"], "it has ended well");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::support::sending::kind_in;
 use crate::support::world::{World, id, request, running};
 
 impl World {
-    fn forget(&mut self, operator: SessionId, name: &str) -> Vec<Message> {
+    pub(super) fn forget(&mut self, operator: SessionId, name: &str) -> Vec<Message> {
         self.look_away();
         let target = Target {
             instance: id(name),

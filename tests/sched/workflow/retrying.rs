@@ -50,6 +50,13 @@ pub(super) fn able(world: &mut World, number: u64) -> SessionId {
 /// The same, whose first report lists these.
 fn able_with(world: &mut World, number: u64, listed: Vec<InstanceReport>) -> SessionId {
     let node = world.silent_node(number);
+    able_ready(world, node);
+    world.ends(node, 0, Vec::new(), listed);
+    node
+}
+
+/// READY of such a node.
+fn able_ready(world: &mut World, node: SessionId) {
     let extras = NodeExtras {
         capabilities: Capabilities::LEASE.and(Capabilities::RUN_LIMITS),
         lease: Some(LEASE),
@@ -60,8 +67,6 @@ fn able_with(world: &mut World, number: u64, listed: Vec<InstanceReport>) -> Ses
         ..report(Size::of_mem(100))
     };
     world.report(node, report);
-    world.ends(node, 0, Vec::new(), listed);
-    node
 }
 
 fn with_able_node(config: Config) -> (World, SessionId, SessionId) {
@@ -104,6 +109,55 @@ fn one_that_ends_with_a_status_of_its_list_is_placed_again_so_often_and_then_it_
         [(Some(75), 2)],
         "one record, of the last"
     );
+}
+
+#[test]
+fn what_an_earlier_try_left_on_another_node_is_no_run_of_its_own_when_it_is_deleted() {
+    let (mut world, controller, first) = with_able_node(durable());
+    world.start_as(controller, retried("a", &["1"], 1));
+    assert_eq!(world.placements(), [("a".to_owned(), first)]);
+    let second = able(&mut world, 2);
+    world.ends(first, 1, Vec::new(), vec![running("a", 50)]);
+    world.status(first, Kind::MAINTENANCE);
+    world.ends(first, 1, vec![own_end(1, "a", 1)], Vec::new());
+    assert_eq!(world.placements(), [("a".to_owned(), second)]);
+    world.runs_and_ends(second, 1, own_end(1, "a", 0));
+    assert_eq!(world.store.runs_of("a"), [(Some(0), 1)]);
+    world.delete(controller, "a", first);
+    let removed = EndReport {
+        how: EndHow::Deleted,
+        ..own_end(2, "a", 1)
+    };
+    world.ends(first, 1, vec![removed], Vec::new());
+    assert_eq!(world.store.runs_of("a"), [(Some(0), 1)]);
+}
+
+#[test]
+fn one_whose_time_was_over_on_a_lost_node_is_not_started_again() {
+    let (mut world, controller, first) = with_able_node(durable());
+    let limited = request("a", 50)
+        .restarting()
+        .placed_as(|it| it.time_limit = Some(Span::from_ms(60_000)));
+    world.start_as(controller, limited);
+    assert_eq!(world.placements(), [("a".to_owned(), first)]);
+    world.ends(first, 1, Vec::new(), vec![running("a", 50)]);
+    world.cut(first);
+    world.advance(FENCED);
+    assert_eq!(world.placements(), [], "no other node is there");
+    let over = EndFacts {
+        why: EndWhy::TimeLimit,
+        ..EndFacts::default()
+    };
+    let end = EndReport {
+        how: EndHow::Stopped,
+        ..own_end_with(1, "a", -15, over)
+    };
+    let first = world.silent_node(1);
+    world.ends(first, 0, vec![end], Vec::new());
+    able_ready(&mut world, first);
+    world.advance(Duration::from_secs(60));
+    assert_eq!(world.placements(), []);
+    assert_eq!(world.store.runs_of("a"), [(Some(-15), 0)]);
 }
 
 #[test]

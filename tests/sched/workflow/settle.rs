@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use proto_frames::payload::StartFailureReason;
 
+use super::arrays::template;
+use crate::support::requests::Asking;
 use crate::support::scenes::one_failure;
-use crate::support::world::{World, node_uuid};
+use crate::support::world::{World, node_uuid, request};
 use proto_frames::Uuid;
 
 #[test]
@@ -52,6 +54,22 @@ fn once_all_are_back_nothing_waits() {
         world.failures(controller),
         one_failure("b", StartFailureReason::FullCloud)
     );
+}
+
+#[test]
+fn all_that_come_before_a_start_that_waited_for_nodes_are_placed_before_it() {
+    let (mut world, controller) = World::expecting(1).with_controller();
+    for name in ["first", "second"] {
+        world.start_as(controller, request(name, 50).priority(90).waiting(600));
+    }
+    world.start(controller, "later", 50);
+    // Its elements begin once nodes are back: after the first that is placed it is asked for the next.
+    world.start_array(controller, template(50), (2, None));
+    let node = world.node_with(1, 100);
+    world.stats(node, Vec::new());
+    world.advance(Duration::ZERO);
+    let placed = ["first", "second"].map(|name| (name.to_owned(), node));
+    assert_eq!(world.placements(), placed);
 }
 
 /// Launchers of the original dial again after up to 5 s, and then after up to 10 s: the last of them were seen back after

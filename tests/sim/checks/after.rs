@@ -11,12 +11,18 @@ use crate::names;
 use crate::observer::is_after_others;
 use crate::world::World;
 
-/// Of an instance that ends as a command asks, or with its machine, it is left open what that comes to: it has no success.
+/// What an instance comes after counts once it has ended as asked, since its START came: that it is started again then
+/// changes nothing. Of an instance that ends as a command asks, or with its machine, it is left open what that comes to: it
+/// has no success.
 #[derive(Default)]
 pub(super) struct After {
     books: BTreeMap<u32, Book>,
     /// Those that were placed, or waited for room, since their START was taken in: they come after no one any more.
     placed: BTreeSet<u32>,
+    /// Facts seen so far.
+    seen: u64,
+    /// After how many facts the START of an instance came that does not live.
+    since: BTreeMap<u32, u64>,
     /// Whether a scheduler without a disk has crashed, which knew what others had come to.
     has_forgotten: bool,
 }
@@ -33,6 +39,22 @@ struct Book {
     /// Whether a START or a DELETE of it came since it began last, or it ended with its machine: what it came to is open.
     is_open: bool,
     machine: usize,
+    /// After how many facts it had last ended with success, without success, in any way.
+    met: [u64; ENDS.len()],
+}
+
+const ENDS: [AfterEnd; 3] = [AfterEnd::Ok, AfterEnd::Failed, AfterEnd::Any];
+
+impl Book {
+    /// Whether it has ended so, as far as anybody can say, and is not to begin again.
+    fn has_ended(&self, end: &AfterEnd) -> bool {
+        let is_as_asked = match end {
+            AfterEnd::Ok | AfterEnd::Other(_) => self.is_ok == Some(true),
+            AfterEnd::Failed => self.is_ok == Some(false),
+            AfterEnd::Any => self.is_ok.is_some(),
+        };
+        (is_as_asked || self.is_open) && self.state.is_none()
+    }
 }
 
 impl Check for After {
@@ -41,12 +63,15 @@ impl Check for After {
     }
 
     fn see(&mut self, fact: &Fact, world: &World) -> Result<(), String> {
+        self.note_ends(fact);
         match *fact {
             Fact::Taken { instance, .. } => {
+                let seen = self.seen;
                 let book = self.book(instance);
                 book.is_open = true;
                 if book.state.is_none() {
                     self.placed.remove(&instance);
+                    self.since.insert(instance, seen);
                 }
             }
             Fact::DeleteTaken { instance } => self.book(instance).is_open = true,
@@ -151,6 +176,27 @@ impl After {
         self.books.entry(instance).or_default()
     }
 
+    /// Before something happens to an instance: how it has ended until then.
+    fn note_ends(&mut self, fact: &Fact) {
+        self.seen += 1;
+        let seen = self.seen;
+        let (Fact::Taken { instance, .. }
+        | Fact::Began { instance, .. }
+        | Fact::Respawned { instance, .. }
+        | Fact::Ended { instance, .. }
+        | Fact::Failed { instance, .. }
+        | Fact::Turned { instance, .. }) = *fact
+        else {
+            return;
+        };
+        let book = self.book(instance);
+        for (at, end) in ENDS.iter().enumerate() {
+            if book.has_ended(end) {
+                book.met[at] = seen;
+            }
+        }
+    }
+
     /// An array is started, run once more or deleted: what its elements came to is open, and those that live stay what they
     /// are.
     fn array_changes(&mut self, array: u32) {
@@ -176,12 +222,9 @@ impl After {
             let Some(book) = book.filter(|_| !self.is_excused(&other, world)) else {
                 continue;
             };
-            let is_as_asked = match end {
-                AfterEnd::Ok | AfterEnd::Other(_) => book.is_ok == Some(true) || book.is_open,
-                AfterEnd::Failed => book.is_ok == Some(false) || book.is_open,
-                AfterEnd::Any => book.is_ok.is_some() || book.is_open,
-            };
-            if !is_as_asked || book.state.is_some() {
+            let at = ENDS.iter().position(|it| *it == end).unwrap_or_default();
+            let since = self.since.get(&instance).copied().unwrap_or_default();
+            if !book.has_ended(&end) && book.met[at] <= since {
                 let all = others(instance, world);
                 return Err(format!(
                     "{instance} is placed, which comes after {other} as {end:?} of {all:?}: {book:?}"

@@ -55,11 +55,11 @@ struct Book {
     /// How often it was placed again because its START says so of its end.
     retries: u32,
     /// Whether it was placed again and that may have been a retry: how it had ended the scheduler had in memory alone when it
-    /// crashed.
+    /// crashed, or it was sent again while it lived.
     has_uncounted_retry: bool,
     /// Whether a DELETE of it was taken in since its last process began.
     is_deleted: bool,
-    /// Whether a START of it failed since its last process ended.
+    /// Whether a START of it failed since its latest one that came to a process.
     is_given_up: bool,
 }
 
@@ -85,7 +85,7 @@ impl Check for Finished {
         match *fact {
             Fact::Respawned { instance, .. } => self.book(instance).is_respawned = true,
             Fact::ArrayStarted { array } | Fact::ArrayRerun { array } => {
-                self.of_array(array, |book| book.is_sent_again = true);
+                self.of_array(array, Book::is_sent);
             }
             Fact::ArrayDeleted { array } => {
                 let scheduling = world.scheduling_of(names::element(array, 0));
@@ -97,7 +97,7 @@ impl Check for Finished {
                 is_of_batch,
             } => {
                 let book = self.book(instance);
-                book.is_sent_again = true;
+                book.is_sent();
                 book.is_of_batch |= is_of_batch;
                 // Of which of both its next end is cannot be told.
                 let has_ended_unseen = book.end.is_some_and(|end| !end.is_known);
@@ -125,7 +125,7 @@ impl Check for Finished {
                 let book = self.book(instance);
                 book.is_sent_again |= std::mem::take(&mut book.is_of_batch);
                 let is_known = book.end.is_some_and(|end| end.is_known);
-                book.is_given_up |= book.end.is_some();
+                book.is_given_up = true;
                 book.has_failed = book.is_gone_knowing.take().unwrap_or(is_known);
                 book.goes_on &= book.has_failed;
             }
@@ -176,7 +176,8 @@ impl Check for Finished {
             let last: Vec<&Outcome> = came.iter().filter(|it| !it.is_earlier).collect();
             let has_end = match () {
                 // A process that was told to end with its lease may have ended by itself at that moment.
-                () if book.has_failed && end.code >= 0 => {
+                // Nor is it known how one ended that was placed again and was not begun, or not for long.
+                () if book.has_failed && (end.code >= 0 || end.is_superseded) => {
                     last.iter().all(|it| it.code.is_none() || it.is_of(&end))
                 }
                 () if book.has_failed => last.iter().all(|it| it.code.is_none()),
@@ -262,6 +263,13 @@ impl Book {
         });
     }
 
+    /// It is to be started once more: whether that is a run of its own, whose retries count from the first, is open where
+    /// it lives.
+    fn is_sent(&mut self) {
+        self.is_sent_again = true;
+        self.has_uncounted_retry |= self.placed.is_some() && self.is_gone_knowing.is_none();
+    }
+
     /// A DELETE of it is taken in.
     fn is_to_be_deleted(&mut self, asked: Option<&Scheduling>) {
         let goes_on = |end: End| !end.by_itself || end.is_retried(asked) || end.is_restarted(asked);
@@ -276,11 +284,11 @@ impl Book {
         self.has_failed = false;
         if !self.is_respawned && std::mem::take(&mut self.is_sent_again) {
             self.retries = 0;
+            self.is_given_up = false;
         }
         self.is_deleted_later = false;
         self.is_respawned = false;
         self.is_deleted = false;
-        self.is_given_up = false;
     }
 
     /// The scheduler says that it has come to another state.
@@ -291,7 +299,8 @@ impl Book {
             PhaseName::Waiting | PhaseName::Placing => self.goes_on |= self.end.is_some(),
             // The own end of its process is final, whatever was to follow.
             PhaseName::Gone if self.goes_on => {
-                let is_final = |end: &End| end.by_itself || end.is_over_time;
+                let is_final =
+                    |end: &End| (end.by_itself || end.is_over_time) && !end.is_superseded;
                 self.has_failed = self.end.is_some_and(|end| end.is_known && !is_final(&end));
                 self.goes_on = self.has_failed;
             }

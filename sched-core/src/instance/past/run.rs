@@ -382,6 +382,11 @@ impl Run {
         self.end
     }
 
+    /// Whether its node has reported its end, not only that it is not there.
+    pub(super) fn is_told_by_node(&self) -> bool {
+        self.end.is_some() || self.cause() == Some(&Cause::Ended)
+    }
+
     /// Notes how it ended: the number of its end, its exit status, or minus a signal, and when it ended, as far as that
     /// is known.
     pub(crate) fn set_end(&mut self, end: u64, exit_code: Option<i64>, ended: Option<Instant>) {
