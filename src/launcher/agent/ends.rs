@@ -371,6 +371,7 @@ impl Agent {
             return;
         };
         let ran = std::mem::take(&mut instance.ran);
+        let used = instance.usage.take();
         let about = &instance.about;
         let program = match instance.is_introduced {
             true => String::new(),
@@ -388,6 +389,7 @@ impl Agent {
         let seq = self.ends.add(now, id, end);
         instance.ends.push(seq);
         instance.return_devices();
+        self.give_back(used);
         self.persist(id);
         self.report_end(seq, failure);
         self.report_soon(now);

@@ -580,7 +580,6 @@ impl Agent {
         let now_ms = self.count_at(now);
         if let Some(instance) = self.instances.get_mut(id) {
             instance.state = state;
-            instance.usage = None;
             instance.sum_up(now_ms);
         }
         self.ended(now, id, how, code, None);

@@ -113,6 +113,19 @@ pub struct Usage {
     pub cpu_percent: i64,
 }
 
+impl HostFigures {
+    /// The memory that an instance used is available again. Not its disk: what it has written stays.
+    fn give_back(&mut self, used: Usage) {
+        if self.mem_available_mb >= 0 && used.mem_mb > 0 {
+            let available = self.mem_available_mb.saturating_add(used.mem_mb);
+            self.mem_available_mb = match self.mem_total_mb {
+                ..0 => available,
+                total => available.min(total),
+            };
+        }
+    }
+}
+
 impl Agent {
     /// Has a report made now, or as soon as the last one is long enough ago.
     pub(super) fn report_soon(&mut self, now: Instant) {
@@ -131,10 +144,14 @@ impl Agent {
     pub(super) fn sampled(
         &mut self,
         now: Instant,
-        host: HostFigures,
+        mut host: HostFigures,
         usage: &BTreeMap<String, Usage>,
     ) {
         self.sampling = false;
+        for (_, used) in usage.iter().filter(|(id, _)| !self.is_there(id)) {
+            // It has ended since it was looked at.
+            host.give_back(*used);
+        }
         self.instances.change_all(|id, instance| {
             instance.usage = usage.get(id).copied().filter(|_| instance.is_live());
             instance.is_measured |= instance.usage.is_some_and(|usage| usage.mem_mb != UNKNOWN);
@@ -156,6 +173,19 @@ impl Agent {
             self.report(now, &host, starts_seen, last);
         }
         self.host = Some(host);
+    }
+
+    /// Whether an instance holds what it asked for.
+    fn is_there(&self, id: &str) -> bool {
+        self.instances.get(id).is_some_and(Instance::is_live)
+    }
+
+    /// What an instance used when the machine was last looked at is there again: its processes have ended. Without this
+    /// it would be missing until the next look, and a START refused for which the scheduler had counted the room.
+    pub(super) fn give_back(&mut self, used: Option<Usage>) {
+        if let (Some(host), Some(used)) = (&mut self.host, used) {
+            host.give_back(used);
+        }
     }
 
     /// Notes that what the node keeps can be written (`None`) or not, and why. It is reported soon, for without storage

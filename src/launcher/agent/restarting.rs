@@ -159,9 +159,10 @@ impl Agent {
             AfterEnd::After(pause) => pause,
             AfterEnd::NotWanted | AfterEnd::UsedUp => return false,
         };
-        instance.usage = None;
+        let used = instance.usage.take();
         // Taken: what ends it while it waits is told with the sum alone.
         instance.terms.earlier = std::mem::take(&mut instance.ran).after(instance.terms.earlier);
+        self.give_back(used);
         self.give_up_change(id);
         self.wait_for_restart(now, id, pause);
         self.persist(id);

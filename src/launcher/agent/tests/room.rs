@@ -135,3 +135,38 @@ fn what_is_no_rule_changes_none() {
     let lacks = world.lacks(process("a", 1001));
     assert_eq!(lacks.as_deref(), Some("mem_mb: asks 1001, 1000 free"));
 }
+
+#[test]
+fn what_an_instance_used_is_there_for_the_next_as_soon_as_it_has_ended() {
+    for is_looked_at_before in [true, false] {
+        let mut world = World::connected();
+        world.host.mem_total_mb = 32;
+        world.host.mem_available_mb = 32;
+        world.advance(INTERVAL);
+        for id in ["a", "b"] {
+            world.running(id, 16);
+            let used = Usage {
+                mem_mb: 3,
+                disk_mb: 0,
+                cpu_percent: 0,
+            };
+            world.usage.insert(id.to_owned(), used);
+        }
+        world.host.mem_available_mb = 26;
+        world.advance(INTERVAL);
+        world.forget_what_happened();
+        world.exits("a", 0);
+        if !is_looked_at_before {
+            // The machine was looked at before the end, and says so behind it.
+            let (host, usage) = (world.host.clone(), world.usage.clone());
+            world
+                .agent
+                .handle(world.now, Input::Sampled { host, usage });
+        }
+        assert_eq!(
+            world.lacks(process("c", 17)).as_deref(),
+            Some("mem_mb: asks 17, 16 free")
+        );
+        assert_eq!(world.lacks(process("c", 16)), None);
+    }
+}
