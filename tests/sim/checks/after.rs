@@ -65,15 +65,7 @@ impl Check for After {
     fn see(&mut self, fact: &Fact, world: &World) -> Result<(), String> {
         self.note_ends(fact);
         match *fact {
-            Fact::Taken { instance, .. } => {
-                let seen = self.seen;
-                let book = self.book(instance);
-                book.is_open = true;
-                if book.state.is_none() {
-                    self.placed.remove(&instance);
-                    self.since.insert(instance, seen);
-                }
-            }
+            Fact::Taken { instance, .. } => self.taken(instance),
             Fact::DeleteTaken { instance } => self.book(instance).is_open = true,
             Fact::ArrayStarted { array }
             | Fact::ArrayRerun { array }
@@ -174,6 +166,17 @@ fn others(instance: u32, world: &World) -> Vec<(String, AfterEnd)> {
 impl After {
     fn book(&mut self, instance: u32) -> &mut Book {
         self.books.entry(instance).or_default()
+    }
+
+    /// A START of it is taken in: one that does not live comes after others once more.
+    fn taken(&mut self, instance: u32) {
+        let seen = self.seen;
+        let book = self.book(instance);
+        book.is_open = true;
+        if book.state.is_none() {
+            self.placed.remove(&instance);
+            self.since.insert(instance, seen);
+        }
     }
 
     /// Before something happens to an instance: how it has ended until then.

@@ -91,20 +91,7 @@ impl Check for Finished {
                 let scheduling = world.scheduling_of(names::element(array, 0));
                 self.of_array(array, |book| book.is_to_be_deleted(scheduling));
             }
-            Fact::Taken {
-                instance,
-                is_unseen,
-                is_of_batch,
-            } => {
-                let book = self.book(instance);
-                book.is_sent();
-                book.is_of_batch |= is_of_batch;
-                // Of which of both its next end is cannot be told.
-                let has_ended_unseen = book.end.is_some_and(|end| !end.is_known);
-                if is_unseen || has_ended_unseen {
-                    self.excused.insert(instance);
-                }
-            }
+            Fact::Taken { instance, .. } => self.taken(instance, fact),
             Fact::Began { instance, machine } => return self.began(instance, machine),
             Fact::DeleteTaken { instance } => {
                 let scheduling = world.scheduling_of(instance);
@@ -320,6 +307,26 @@ impl Finished {
         let books = self.books.iter_mut();
         let of_it = books.filter(|(it, _)| is_of_it(**it));
         of_it.for_each(|(_, book)| change(book));
+    }
+
+    /// A START of it is taken in.
+    fn taken(&mut self, instance: u32, fact: &Fact) {
+        let Fact::Taken {
+            is_unseen,
+            is_of_batch,
+            ..
+        } = *fact
+        else {
+            return;
+        };
+        let book = self.book(instance);
+        book.is_sent();
+        book.is_of_batch |= is_of_batch;
+        // Of which of both its next end is cannot be told.
+        let has_ended_unseen = book.end.is_some_and(|end| !end.is_known);
+        if is_unseen || has_ended_unseen {
+            self.excused.insert(instance);
+        }
     }
 
     fn began(&mut self, instance: u32, machine: usize) -> Result<(), String> {
