@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use proto_frames::payload::Start;
+use proto_frames::payload::{PhaseName, Start};
 use rustix::process::Signal;
 
 use crate::world::{World, shell, until};
@@ -97,8 +97,11 @@ async fn a_running_process_is_moved_with_its_update() {
     assert_eq!(world.runs_on("a").await.len(), 1);
     peer.listed("a", "active").await;
     peer.update("a", 64, 2).await;
+    // One that is sent before would be refused.
+    assert_eq!(peer.turned().await.1, PhaseName::Updated);
     until("it is moved", || allowed(&world.status("a")).len() == 2).await;
     peer.update("a", 64, 1).await;
+    assert_eq!(peer.turned().await.1, PhaseName::Updated);
     until("it is moved back", || {
         allowed(&world.status("a")).len() == 1
     })

@@ -145,8 +145,9 @@ impl Instances {
         runs.find(|run| run.node() == Some(node) && run.is_told_by_node())
     }
 
-    /// Whether the latest run of an instance that does not live ended on another node, by that node's own word, and
-    /// nothing is missing since: then no START of it has left since, and it has ended nowhere else.
+    /// Whether the latest run of an instance that does not live was begun from here and ended on another node, as that node
+    /// says with its exit status, and nothing is missing since: then no START of it has left since, and it has ended nowhere
+    /// else.
     pub(crate) fn has_ended_elsewhere(&self, instance: &InstanceId, node: Uuid) -> bool {
         let is_complete = |run: &Run| {
             let since = self.history_complete_since();
@@ -155,8 +156,8 @@ impl Instances {
         let last = self.last_run_of(instance);
         last.is_some_and(|run| {
             run.node().is_some_and(|other| other != node)
-                && run.is_told_by_node()
-                && is_complete(run)
+                && (run.was_started_here() && run.exit_code().is_some())
+                && (run.is_told_by_node() && is_complete(run))
         })
     }
 

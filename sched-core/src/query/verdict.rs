@@ -207,7 +207,6 @@ impl Sight<'_> {
         // time nor an exit code did not come to a process as far as its launcher knows: it replaces none that did.
         let is_elsewhere = last.node().is_some_and(|other| other != node.uuid());
         let is_before = match end.at {
-            _ if self.instances.has_ended_elsewhere(instance, node.uuid()) => true,
             Some(at) => at < last.begun().or_else(|| last.reported_end())?,
             None => end.exit_code.is_none() && last.exit_code().is_some(),
         };

@@ -127,6 +127,7 @@ impl Scheduler {
         !self.instances.contains(instance)
             && self.cluster.entry(key, instance).is_none()
             && last.is_some_and(has_run_since)
+            && !self.instances.has_ended_elsewhere(instance, node)
     }
 
     /// KeptRuns: of which runs that are over a node still has the output. If the list is complete, it replaces what was

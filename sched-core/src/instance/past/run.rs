@@ -382,6 +382,14 @@ impl Run {
         self.end
     }
 
+    /// Whether more is known of it than its end: its START came here, or it was listed.
+    pub(super) fn was_started_here(&self) -> bool {
+        match &self.story {
+            Story::Plain { since, .. } => since.is_some(),
+            Story::Told(history) => history.iter().any(|event| event.what != PhaseName::Gone),
+        }
+    }
+
     /// Whether its node has reported its end, not only that it is not there.
     pub(super) fn is_told_by_node(&self) -> bool {
         self.end.is_some() || self.cause() == Some(&Cause::Ended)
