@@ -211,14 +211,12 @@ impl Agent {
     ) {
         let images = record.images();
         let id = record.instance;
-        // An earlier run of it has ended; that it was to be started again was noted before it was.
-        let is_cut_short = record.stage == Stage::Restarting && *found == ProcessFate::NeverRan;
-        let waits = record.stage == Stage::Backoff || is_cut_short;
+        let state = self.phase_of(now, record.stage, found);
+        let waits = matches!(state, InstancePhase::Backoff { .. });
         let mut terms = record.terms;
-        if is_cut_short {
+        if waits && record.stage == Stage::Restarting {
             terms.restarts.not_begun();
         }
-        let state = self.phase_of(now, record.stage, found, waits);
         let had_ended = matches!(
             state,
             InstancePhase::Exited { .. } | InstancePhase::Gone { .. }
@@ -257,7 +255,7 @@ impl Agent {
             _ if waits => self.recover_backoff(now, &id),
             // Its START may be tried elsewhere: nothing of it has run.
             ProcessFate::NeverRan if record.stage == Stage::Starting => {
-                let detail = "its launcher ended before it began".to_owned();
+                let detail = "it had not begun when its launcher ended".to_owned();
                 self.start_failed(now, &id, LaunchFault::Launch, detail);
             }
             // A STATS may have listed it as pending, and who was told of it must hear of its end.
@@ -279,21 +277,15 @@ impl Agent {
         }
     }
 
-    /// How a recovered instance is, before it is looked at what was found of its processes. `waits`: it is to be started
-    /// again.
-    fn phase_of(
-        &mut self,
-        now: Instant,
-        stage: Stage,
-        found: &ProcessFate,
-        waits: bool,
-    ) -> InstancePhase {
+    /// In which phase a recovered instance goes on, before its end is dealt with, if it has ended.
+    fn phase_of(&mut self, now: Instant, stage: Stage, found: &ProcessFate) -> InstancePhase {
+        let never_ran = *found == ProcessFate::NeverRan;
         match stage {
-            _ if waits => InstancePhase::Backoff { due: now },
-            Stage::Starting if *found == ProcessFate::NeverRan => InstancePhase::Starting,
-            Stage::Starting | Stage::Running | Stage::Restarting | Stage::Backoff => {
-                InstancePhase::Running
-            }
+            Stage::Backoff => InstancePhase::Backoff { due: now },
+            // Its earlier run has ended, and the next was noted and not begun.
+            Stage::Restarting if never_ran => InstancePhase::Backoff { due: now },
+            Stage::Starting if never_ran => InstancePhase::Starting,
+            Stage::Starting | Stage::Running | Stage::Restarting => InstancePhase::Running,
             Stage::Suspending => InstancePhase::Suspending,
             Stage::Suspended => InstancePhase::Suspended,
             Stage::Resuming => InstancePhase::Resuming,

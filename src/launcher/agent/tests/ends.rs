@@ -286,7 +286,7 @@ fn a_start_that_its_launcher_did_not_come_to_has_failed_so_that_it_may_be_tried_
     let end = world.stats().ended.remove(0);
     assert_eq!(end.how, EndKind::Failed);
     assert_eq!(end.reason, StartFailureReason::LaunchFailure);
-    assert_eq!(end.detail, "its launcher ended before it began");
+    assert_eq!(end.detail, "it had not begun when its launcher ended");
 }
 
 #[test]
