@@ -2,13 +2,15 @@
 //! each, than by one core that has all nodes: the real core in both, simulated nodes, the same STARTs and ends.
 //!
 //! `cells [NODES [CELLS [SEEDS]]]` prints medians over the seeds, `cells vary NODES CELLS` one seed, with one thing changed at
-//! a time. That it counts right is tried by `tests/cells.rs`.
+//! a time, `cells cost NODES` what a core keeps of each node and instance, and what a router does. That it counts right is tried by `tests/cells.rs`.
 
 use std::time::{Duration, Instant};
 
-use router::Rule;
+use aggregate::View;
+use cell::Cell;
+use router::{Router, Rule};
 use trial::{Figures, Reached, Setup, Trial};
-use workload::Kind;
+use workload::{Kind, Machine, Workload};
 
 #[path = "cells/aggregate.rs"]
 mod aggregate;
@@ -24,16 +26,19 @@ mod trial;
 mod workload;
 
 /// Parts in use at which STARTs and ends go on.
-const LEVELS: [f64; 3] = [0.8, 0.9, 0.95];
+const LEVELS: [f64; 2] = [0.9, 0.95];
+
+/// STARTs at each level, for each node: half of what ran before has ended then.
+const STARTS_PER_NODE: u64 = 6;
 
 /// Workloads, each with two presets of placement; groups of which all are in one rack need space there, which `pack` fills.
 const RUNS: [(Kind, &str); 6] = [
-    (Kind::Small, "first-fit"),
-    (Kind::Small, "pack"),
-    (Kind::Mixed, "first-fit"),
     (Kind::Mixed, "pack"),
-    (Kind::Constrained, "first-fit"),
+    (Kind::Mixed, "first-fit"),
     (Kind::Constrained, "spread"),
+    (Kind::Constrained, "first-fit"),
+    (Kind::Small, "pack"),
+    (Kind::Small, "first-fit"),
 ];
 
 fn main() {
@@ -42,14 +47,14 @@ fn main() {
         .skip(1)
         .filter(|word| !word.starts_with("--"))
         .collect();
-    let is_variation = words.first().is_some_and(|word| word == "vary");
+    let mode = words.first().map_or("", String::as_str);
     let numbers: Vec<usize> = words.iter().filter_map(|word| word.parse().ok()).collect();
     let number = |at: usize, otherwise| numbers.get(at).copied().unwrap_or(otherwise);
     let (nodes, cells, seeds) = (number(0, 10_000), number(1, 100), number(2, 3));
-    if is_variation {
-        vary(&setup(nodes, cells));
-    } else {
-        compare(&setup(nodes, cells), seeds as u64);
+    match mode {
+        "vary" => vary(&setup(nodes, cells)),
+        "cost" => cost(nodes),
+        _ => compare(&setup(nodes, cells), seeds as u64),
     }
 }
 
@@ -108,8 +113,7 @@ fn run(setup: &Setup) -> Run {
     let least = setup.nodes as u64;
     let reached = Trial::new(*setup).fill(least);
     let mut trial = Trial::new(*setup);
-    // As many as run: most of what ran before has ended then.
-    let starts = setup.nodes as u64 * 12;
+    let starts = setup.nodes as u64 * STARTS_PER_NODE;
     let levels = LEVELS.map(|level| trial.churn(level, starts));
     Run {
         reached,
@@ -164,7 +168,7 @@ fn vary(base: &Setup) {
         base.nodes, base.cells
     );
     let show = |what: &str, setup: Setup| {
-        let starts = setup.nodes as u64 * 12;
+        let starts = setup.nodes as u64 * STARTS_PER_NODE;
         print_level(what, &[Trial::new(setup).churn(0.95, starts)]);
     };
     show("as usual", base);
@@ -186,6 +190,63 @@ fn vary(base: &Setup) {
             show(&format!("{cells} cells"), Setup { cells, ..base });
         }
     }
+}
+
+/// Memory of one core for each node and each small instance; and times of what a router does with so many cells of 1000.
+fn cost(nodes: usize) {
+    let machines = Machine::some(1, nodes);
+    let before = resident();
+    let mut cell = Cell::new(&machines, "first-fit");
+    let connected = resident();
+    let mut workload = Workload::new(Kind::Small, 1);
+    let instances = nodes as u64 * 10;
+    for _ in 0..instances {
+        cell.start(Duration::ZERO, &workload.next());
+    }
+    println!(
+        "{nodes} nodes: {} bytes each; {instances} instances: {} bytes each",
+        (connected - before) / nodes as u64,
+        (resident() - connected) / instances
+    );
+    for cells in [10, 100, 1000] {
+        router_cost(&cell, cells);
+    }
+}
+
+/// All cells as this one is.
+fn router_cost(cell: &Cell, cells: usize) {
+    const TIMES: u32 = 200_000;
+    let begun = Instant::now();
+    let bytes: Vec<Vec<u8>> = (0..cells).map(|_| cell.aggregate.encode()).collect();
+    let written = begun.elapsed() / cells as u32;
+    let views = bytes.iter().map(|bytes| (View::decode(bytes), cell.zones));
+    let mut router = Router::new(views, Rule::Emptier, 1);
+    let begun = Instant::now();
+    for (number, bytes) in bytes.iter().enumerate() {
+        router.learn(number, Duration::from_secs(1), bytes);
+    }
+    let read = begun.elapsed() / cells as u32;
+    let mut workload = Workload::new(Kind::Mixed, 2);
+    let requests: Vec<_> = (0..TIMES).map(|_| workload.next()).collect();
+    let begun = Instant::now();
+    for request in &requests {
+        std::hint::black_box(router.next(request, &[]));
+    }
+    println!(
+        "{cells} cells: an aggregate of {} bytes written in {written:.1?}, read in {read:.1?}; a cell chosen in {:.0?}",
+        bytes[0].len(),
+        begun.elapsed() / TIMES
+    );
+}
+
+/// Bytes of this process in memory.
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("it is Linux");
+    let pages = statm
+        .split(' ')
+        .nth(1)
+        .and_then(|it| it.parse::<u64>().ok());
+    pages.expect("the second number") * 4096
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
