@@ -3,7 +3,9 @@
 //!
 //! ```text
 //! driver ── the election, its calls and its watch, on a runtime of their own ──▶ Fence, Standing
-//! store  ── records, under the term: SharedStore
+//! records ── what is written under the term, and read by the next leader
+//! store  ── them for the daemon: SharedStore
+//! calls  ── what is wanted of etcd, and the election's calls in it
 //! keys   ── what is where in etcd
 //! maintenance ── the leader compacts etcd, and logs its alarms
 //! trouble ── what etcd refuses the election, for the log
@@ -13,16 +15,30 @@
 //! The daemon serves while [`Standing`] is [`Standing::Leader`], refuses everybody while it is a standby, and ends its
 //! process once it is over: nothing of a term outlives it.
 
+#[cfg_attr(
+    not(feature = "test-support"),
+    expect(unreachable_pub, reason = "the simulation sees it with that feature")
+)]
+mod calls;
 mod driver;
+#[cfg_attr(
+    not(feature = "test-support"),
+    expect(unreachable_pub, reason = "the simulation sees it with that feature")
+)]
 mod keys;
 mod maintenance;
+#[cfg_attr(
+    not(feature = "test-support"),
+    expect(unreachable_pub, reason = "the simulation sees it with that feature")
+)]
+mod records;
 mod store;
 mod trouble;
 mod view;
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ciao_etcd::election::{GIVE_UP_AFTER, Term, Why};
 use ciao_etcd::{Client, ConfigError, EtcdConfig};
@@ -30,13 +46,22 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
+#[cfg(not(feature = "test-support"))]
+use self::calls::Candidate;
 use self::driver::Event;
+#[cfg(not(feature = "test-support"))]
 use self::keys::Keys;
 use self::maintenance::Maintenance;
 use self::store::EtcdStore;
 use crate::net::fence::Fence;
 use crate::server::{Schedulers, TakeOver};
 
+#[cfg(feature = "test-support")]
+pub use self::calls::{Candidate, EtcdCalls, leader_key};
+#[cfg(feature = "test-support")]
+pub use self::keys::Keys;
+#[cfg(feature = "test-support")]
+pub use self::records::{Leading, Left, Limits, Records, Written};
 pub use self::view::{ClusterView, EtcdMember, Released, new_generation, release, view};
 
 /// How long etcd keeps the key of a leader that it does not hear of, unless the flags say otherwise.
@@ -145,9 +170,11 @@ impl Cluster {
             Client::new(etcd)?
         };
         let driver = driver::Driver {
-            keys: keys.clone(),
-            ttl: config.ttl,
-            address: config.address.clone(),
+            candidate: Candidate {
+                keys: keys.clone(),
+                address: config.address.clone(),
+                ttl: config.ttl,
+            },
             maintenance: Maintenance {
                 client: client.clone(),
                 keys: keys.clone(),
@@ -241,9 +268,11 @@ impl Cluster {
         let driver = store::DriverLink {
             events: self.events.clone(),
             standing: self.standing(),
-            patience: self.config.ttl + GIVE_UP_AFTER,
+            since: Instant::now(),
         };
-        EtcdStore::take_over((client, runtime), self.keys.clone(), term, driver)
+        let patience = self.config.ttl + GIVE_UP_AFTER;
+        let keys = self.keys.clone();
+        EtcdStore::take_over((client, runtime), keys, term, (driver, patience))
     }
 }
 

@@ -33,6 +33,10 @@ pub mod first;
 mod host;
 mod images;
 mod kept;
+#[cfg_attr(
+    not(feature = "test-support"),
+    expect(unreachable_pub, reason = "the simulation sees it with that feature")
+)]
 mod leader_term;
 mod lease;
 mod limits;
@@ -63,6 +67,8 @@ pub use config::{
 pub use host::{Share, ShareError};
 pub use images::{CacheConfig, DEFAULT_CACHE_QUOTA, PLACEHOLDER, placeholder};
 pub use kept::{DEFAULT_KEEP_OUTPUT_BYTES, DEFAULT_KEEP_OUTPUT_FOR, KeepOutput};
+#[cfg(feature = "test-support")]
+pub use leader_term::LeaderTerm;
 pub use metrics::metrics_address;
 pub use run::run;
 pub use state::StateError;

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ciao_etcd::election::{Answer, Call, Election, LeaderKey, Output, Term};
-use ciao_etcd::{Client, Compare, Error, KeyValue, Op, Txn, TxnAnswer};
+use ciao_etcd::election::{Answer, Call, Election, LeaderKey, Output};
+use ciao_etcd::{Client, Error};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use super::Standing;
-use super::keys::Keys;
+use super::calls::{Candidate, leader_key};
 use super::maintenance::Maintenance;
 use super::trouble::Trouble;
 use crate::net::fence::{Fence, boottime};
@@ -37,10 +37,7 @@ pub(super) enum Event {
 
 pub(super) struct Driver {
     pub(super) client: Client,
-    pub(super) keys: Keys,
-    pub(super) ttl: Duration,
-    /// Where this scheduler can be reached.
-    pub(super) address: String,
+    pub(super) candidate: Candidate,
     /// Begun with it.
     pub(super) maintenance: Maintenance,
     pub(super) fence: Arc<Fence>,
@@ -55,9 +52,13 @@ impl Driver {
     pub(super) async fn run(self, mut incoming: mpsc::UnboundedReceiver<Event>) {
         // They end with it.
         let mut beside = JoinSet::new();
-        let watching = watch_leader(self.client.clone(), self.keys.leader(), self.events.clone());
+        let watching = watch_leader(
+            self.client.clone(),
+            self.candidate.keys.leader(),
+            self.events.clone(),
+        );
         beside.spawn(watching);
-        let mut election = Election::new(self.ttl, boottime());
+        let mut election = Election::new(self.candidate.ttl, boottime());
         let maintaining = self.maintenance.clone().run(self.say.subscribe());
         beside.spawn(maintaining);
         let mut trouble = Trouble::default();
@@ -94,12 +95,8 @@ impl Driver {
         while let Some(output) = election.poll_output() {
             match output {
                 Output::Call(number, call) => {
-                    let work = carry_out(
-                        self.client.clone(),
-                        self.keys.clone(),
-                        (self.address.clone(), self.ttl),
-                        call,
-                    );
+                    let candidate = self.candidate.clone();
+                    let work = candidate.carry_out(self.client.clone(), call);
                     let events = self.events.clone();
                     last = Some(tokio::spawn(async move {
                         let (answer, error) = work.await;
@@ -137,93 +134,6 @@ impl Driver {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn leader_key(found: &KeyValue) -> LeaderKey {
-    LeaderKey {
-        create_revision: found.create_revision,
-        lease: found.lease,
-        value: found.value.clone(),
-    }
-}
-
-/// Carries a call of the election out; what it says, and why it failed if it did.
-async fn carry_out(
-    client: Client,
-    keys: Keys,
-    (address, ttl): (String, Duration),
-    call: Call,
-) -> (Answer, Option<Error>) {
-    let get = || vec![Op::Get(keys.leader()), Op::Get(keys.generation())];
-    let answered: Result<Answer, Error> = match call {
-        Call::Grant => match client.grant(ttl).await {
-            Ok(lease) => {
-                be_listed(client, &keys, (address, lease)).await;
-                Ok(Answer::Granted(lease))
-            }
-            Err(error) => Err(error),
-        },
-        Call::KeepAlive(lease) => client.keep_alive(lease).await.map(|()| Answer::Alive),
-        Call::Revoke(lease) => client.revoke(lease).await.map(|()| Answer::Alive),
-        Call::Read => {
-            let read = Txn {
-                then: get(),
-                ..Txn::default()
-            };
-            client.txn(read).await.map(|it| key_of(&it))
-        }
-        Call::Campaign(lease) => {
-            let put = Op::Put {
-                key: keys.leader(),
-                value: address.into_bytes(),
-                lease,
-            };
-            let campaign = Txn {
-                compare: vec![Compare::Created(keys.leader(), 0)],
-                then: vec![put, Op::Get(keys.generation())],
-                otherwise: get(),
-            };
-            client.txn(campaign).await.map(|it| match it.succeeded {
-                true => Answer::Won(Term {
-                    generation: generation(it.found.first()),
-                    create_revision: it.revision,
-                }),
-                false => key_of(&it),
-            })
-        }
-    };
-    match answered {
-        Ok(answer) => (answer, None),
-        Err(Error::NoSuchLease) => (Answer::NoSuchLease, None),
-        Err(error) => (Answer::Unknown, Some(error)),
-    }
-}
-
-/// Has this scheduler be found among those that take part. One that cannot write it takes part all the same.
-async fn be_listed(client: Client, keys: &Keys, (address, lease): (String, i64)) {
-    let put = Op::Put {
-        key: keys.member(&address),
-        value: crate::VERSION.as_bytes().to_vec(),
-        lease,
-    };
-    let put = Txn {
-        then: vec![put],
-        ..Txn::default()
-    };
-    let _ = client.txn(put).await;
-}
-
-/// The leader's key and the generation, as they were read.
-fn key_of(answer: &TxnAnswer) -> Answer {
-    let key = answer.found.first().and_then(Option::as_ref);
-    Answer::Key(key.map(leader_key), generation(answer.found.get(1)))
-}
-
-fn generation(found: Option<&Option<KeyValue>>) -> u64 {
-    let found = found.and_then(Option::as_ref);
-    found
-        .and_then(|it| text(&it.value).trim().parse().ok())
-        .unwrap_or(0)
 }
 
 /// Follows the leader's key, for ever. What is missed between two watches the reads find.

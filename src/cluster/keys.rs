@@ -31,22 +31,27 @@ pub(super) const STAGE: &str = "stage";
 
 /// The keys of one cluster.
 #[derive(Debug, Clone)]
-pub(super) struct Keys {
+pub struct Keys {
     prefix: String,
 }
 
 impl Keys {
-    pub(super) fn new(name: &str) -> Self {
+    /// Of the cluster with this name.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
         let prefix = format!("/ciao/{name}/");
         Self { prefix }
     }
 
     /// A key by what stands behind the prefix.
-    pub(super) fn key(&self, name: &str) -> Vec<u8> {
+    #[must_use]
+    pub fn key(&self, name: &str) -> Vec<u8> {
         format!("{}{name}", self.prefix).into_bytes()
     }
 
-    pub(super) fn leader(&self) -> Vec<u8> {
+    /// The leader's key.
+    #[must_use]
+    pub fn leader(&self) -> Vec<u8> {
         self.key("leader")
     }
 
@@ -54,11 +59,15 @@ impl Keys {
         self.key(&format!("{MEMBERS}{address}"))
     }
 
-    pub(super) fn generation(&self) -> Vec<u8> {
+    /// What an operator has raised.
+    #[must_use]
+    pub fn generation(&self) -> Vec<u8> {
         self.key("generation")
     }
 
-    pub(super) fn ticket(&self) -> Vec<u8> {
+    /// What each write writes.
+    #[must_use]
+    pub fn ticket(&self) -> Vec<u8> {
         self.key("ticket")
     }
 

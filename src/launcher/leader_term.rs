@@ -26,7 +26,7 @@ struct Kept {
 
 /// The latest term, shared by all tries to connect.
 #[derive(Debug, Clone)]
-pub(super) struct LeaderTerm(Arc<Shared>);
+pub struct LeaderTerm(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -36,6 +36,14 @@ struct Shared {
 }
 
 impl LeaderTerm {
+    /// One that is in memory alone.
+    #[cfg(feature = "test-support")]
+    #[must_use]
+    pub fn in_memory() -> Self {
+        let latest = Mutex::new(None);
+        Self(Arc::new(Shared { path: None, latest }))
+    }
+
     /// What the state directory of this machine has. A file that cannot be read counts as none.
     pub(super) fn of(machine: &MachineConfig) -> Self {
         let path = match machine {
@@ -60,7 +68,7 @@ impl LeaderTerm {
     ///
     /// # Errors
     /// The latest, which is later than this one.
-    pub(super) fn admit(&self, term: Option<Term>) -> Result<(), (Term, Term)> {
+    pub fn admit(&self, term: Option<Term>) -> Result<(), (Term, Term)> {
         let Some(term) = term else {
             return Ok(());
         };

@@ -42,7 +42,13 @@ impl Fence {
     /// Whether something may be sent now.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        boottime().as_nanos() < u128::from(self.until.load(Ordering::SeqCst))
+        self.is_open_at(boottime())
+    }
+
+    /// Whether something may be sent when the clock shows this.
+    #[must_use]
+    pub fn is_open_at(&self, now: Duration) -> bool {
+        now.as_nanos() < u128::from(self.until.load(Ordering::SeqCst))
     }
 }
 

@@ -3,11 +3,15 @@
 
 use bytes::{Bytes, BytesMut};
 use proto_frames::payload::CommandRefused;
-use proto_frames::{Encoder, Frame, Kind, Uuid};
+use proto_frames::{Encoder, Frame, Kind, Term, Uuid};
 
 use super::notices::NoticeText;
-use super::{sentences, wire};
-use sched_core::{Action, Input, Message, Notice, Parcel, Refused, RestoredStart, Sent, SessionId};
+use super::store::format;
+use super::{Entries, Found, sentences, state, wire};
+use sched_core::{
+    Action, Input, KnownNode, Message, Notice, Parcel, Record, RecordKey, Refused, RestoredStart,
+    Sent, SessionId,
+};
 
 /// What the core is told of a peer's frame, as a session reads it.
 #[must_use]
@@ -15,12 +19,16 @@ pub fn input(session: SessionId, frame: Frame) -> Input {
     wire::input(session, frame)
 }
 
-/// Appends the bytes of a message of the core for one peer, as its writer does. `own` is the scheduler's UUID.
-pub fn encode(message: &Message, own: Uuid, peer: Uuid, encoder: &mut Encoder, dst: &mut BytesMut) {
-    let own = wire::Own {
-        uuid: own,
-        term: None,
-    };
+/// Appends the bytes of a message of the core for one peer, as its writer does. `own` is the scheduler's UUID, and the term
+/// under which it leads where it is one of several.
+pub fn encode(
+    message: &Message,
+    (own, term): (Uuid, Option<Term>),
+    peer: Uuid,
+    encoder: &mut Encoder,
+    dst: &mut BytesMut,
+) {
+    let own = wire::Own { uuid: own, term };
     wire::encode(message, own, peer, encoder, dst);
 }
 
@@ -63,4 +71,40 @@ pub fn word(action: &mut Action) {
 #[must_use]
 pub fn words(notice: &Notice) -> String {
     NoticeText(notice).to_string()
+}
+
+/// Records as bytes, as the store writes them.
+pub fn entries<'a>(
+    records: impl IntoIterator<Item = (&'a RecordKey, &'a Option<Record>)>,
+) -> Entries {
+    let records = records.into_iter();
+    let encode = |(key, record): (&RecordKey, &Option<Record>)| {
+        (format::encode_key(key), record.as_ref().map(format::encode))
+    };
+    records.map(encode).collect()
+}
+
+/// Inverse of [`entries`], of records that are there.
+///
+/// # Panics
+/// One cannot be read.
+#[must_use]
+pub fn records(found: &Found) -> Vec<(RecordKey, Record)> {
+    let read = |(key, value): &(Vec<u8>, Vec<u8>)| match format::decode(key, value) {
+        Ok(record) => record,
+        Err(why) => panic!("a record that was written cannot be read: {why}"),
+    };
+    found.iter().map(read).collect()
+}
+
+/// A list of nodes, as it is written.
+#[must_use]
+pub fn list_of_nodes(nodes: &[KnownNode]) -> String {
+    state::list_of(nodes)
+}
+
+/// Inverse of [`list_of_nodes`].
+#[must_use]
+pub fn read_nodes(text: &str) -> Vec<KnownNode> {
+    state::read_nodes(text)
 }

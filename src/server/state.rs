@@ -135,10 +135,7 @@ impl StateDir {
             return Ok(());
         }
         *is_last = turn == Turn::Last;
-        let mut text = String::with_capacity(nodes.len() * LINE_LEN);
-        for node in nodes {
-            text.push_str(&node_line(node));
-        }
+        let text = list_of(nodes);
         match &self.shared {
             Some(store) => store
                 .write_document(SharedDocument::Nodes, text.as_bytes())
@@ -146,6 +143,15 @@ impl StateDir {
             None => write_atomically(&self.path.join(NODES_FILE), text.as_bytes()),
         }
     }
+}
+
+/// The list of these nodes.
+pub(super) fn list_of(nodes: &[KnownNode]) -> String {
+    let mut text = String::with_capacity(nodes.len() * LINE_LEN);
+    for node in nodes {
+        text.push_str(&node_line(node));
+    }
+    text
 }
 
 /// The nodes of a list.
