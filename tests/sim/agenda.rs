@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use ciao_scheduler::launcher::agent;
 
+use crate::cluster::ClusterEvent;
 use crate::network::{Link, Peer};
 
 /// Something that happens by itself when its time has come.
@@ -65,6 +66,21 @@ pub(crate) enum Event {
     SchedulerReturns,
     /// The scheduler's disk has taken what was given to it first.
     Committed { scheduler: u64 },
+    /// Something happens between one of several schedulers and etcd.
+    Cluster(ClusterEvent),
+}
+
+impl Event {
+    /// The connection of which the scheduler's end has something to do then.
+    pub(crate) fn of_scheduler(&self) -> Option<Link> {
+        match self {
+            Self::Arrives(link)
+            | Self::ReachesScheduler(link)
+            | Self::SchedulerLearns(link)
+            | Self::Stalls(link) => Some(*link),
+            _ => None,
+        }
+    }
 }
 
 /// Why a process ends.

@@ -89,7 +89,13 @@ impl Wire {
     /// A message of the core as the peer gets it.
     fn carry(&mut self, message: &Message, peer: Uuid) -> proto_frames::Message {
         let mut bytes = BytesMut::new();
-        sim_support::encode(message, SCHEDULER, peer, &mut self.encoder, &mut bytes);
+        sim_support::encode(
+            message,
+            (SCHEDULER, None),
+            peer,
+            &mut self.encoder,
+            &mut bytes,
+        );
         let message = self.decoder.decode(&mut bytes);
         let message = message.expect("what was encoded can be decoded");
         message.expect("it is a whole message")

@@ -11,6 +11,7 @@ mod ends;
 mod finished;
 mod fooled;
 mod forgotten;
+mod leaders;
 mod listed;
 mod lost;
 mod once;
@@ -83,6 +84,7 @@ impl Checks {
                 Box::new(restarts::Restarts::default()),
                 Box::new(drains::Drains),
                 Box::new(fooled::Fooled),
+                Box::new(leaders::Leaders::default()),
                 Box::new(books::Books),
             ],
             began: 0,

@@ -81,6 +81,19 @@ impl Disk {
         last
     }
 
+    /// What is kept elsewhere: all of it.
+    pub(crate) fn holds(&mut self, nodes: Vec<KnownNode>, records: Vec<(RecordKey, Record)>) {
+        self.nodes = nodes;
+        self.records = records.into_iter().collect();
+    }
+
+    /// What is kept elsewhere: these are written.
+    pub(crate) fn wrote(&mut self, batch: BTreeMap<RecordKey, Option<Record>>) {
+        let entries = batch.into_iter().collect();
+        let ticket = Ticket::default();
+        self.apply(Change { ticket, entries });
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.pending.is_empty()
     }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use proto_frames::Term;
 use proto_frames::payload::{ArrayView, PhaseName};
 
+use crate::network::Server;
 use crate::work::Amounts;
 
 /// One thing that happened. Instances, machines and controllers by number.
@@ -124,6 +126,18 @@ pub(crate) enum Fact {
     SchedulerStarted { restored: Vec<u32> },
     /// The scheduler crashed: what it had in memory alone is gone.
     SchedulerCrashed { is_durable: bool },
+    /// A scheduler has begun to write a frame, under this term; the revision at which the leader's key was made that there
+    /// is then.
+    Left { term: Term, leader: Option<u64> },
+    /// A launcher has a connection with the scheduler of this term.
+    Admitted { machine: usize, term: Term },
+    /// A frame of the scheduler of this term has reached a launcher.
+    Commanded { machine: usize, term: Term },
+    /// etcd has carried a write of records out; who has made the leader's key that there is.
+    Recorded { by: Server, leads: Option<Server> },
+    /// A scheduler has read what the one before has left; `is_whole`: all that was acknowledged, and of what was not all of
+    /// a write or nothing.
+    TookOver { is_whole: bool },
 }
 
 /// An instance as it is listed.

@@ -30,6 +30,8 @@ pub(crate) enum Feature {
     /// STARTs of jobs, which end by themselves, with retries, restarts, time limits and what they come after, and arrays of
     /// them. Runs of their own have it.
     Jobs,
+    /// Several schedulers behind one name, of which etcd decides which leads. Runs of their own have it.
+    Schedulers,
 }
 
 /// Those that all runs have.
@@ -53,6 +55,7 @@ const NAMES: &[(&str, Feature)] = &[
     ("silent", Feature::SilentLinks),
     ("looks", Feature::Looks),
     ("jobs", Feature::Jobs),
+    ("schedulers", Feature::Schedulers),
 ];
 
 /// Those of a run.

@@ -1,9 +1,10 @@
 //! Launchers: the real state machine of each, driven as `launcher::run` drives it, on a simulated machine.
 
 use ciao_scheduler::launcher::agent::{Action, Agent, Command, Input, NodeClock, Workloads};
-use proto_frames::{Frame, Message};
+use proto_frames::{Frame, Message, Term};
 
 use crate::agenda::Event;
+use crate::facts::Fact;
 use crate::features::Feature;
 use crate::machine::AWAY;
 use crate::names;
@@ -97,6 +98,9 @@ impl World {
     pub(crate) fn launcher_receives(&mut self, at: usize, message: Message) {
         match message {
             Message::Connected(connected) => {
+                if !self.launcher_admits(at, connected.term) {
+                    return;
+                }
                 self.note(format_args!("launcher {at} is connected"));
                 let input = Input::Connected {
                     records_ends: connected.records_ends(),
@@ -112,6 +116,24 @@ impl World {
             }
             Message::Connect(_) => unreachable!("a client's decoder hands out none"),
         }
+    }
+
+    /// Whether a launcher takes commands from the scheduler of this term; it dials again if not.
+    fn launcher_admits(&mut self, at: usize, term: Option<Term>) -> bool {
+        let Err((term, known)) = self.machines[at].terms.admit(term) else {
+            let admitted = term.map(|term| Fact::Admitted { machine: at, term });
+            self.facts.extend(admitted);
+            return true;
+        };
+        self.note(format_args!(
+            "launcher {at} refuses {term}, it knows {known}"
+        ));
+        let launcher = self.machines[at].launcher.as_mut();
+        if let Some(link) = launcher.and_then(|it| it.link.take()) {
+            self.let_go(link);
+            self.dial(Peer::Machine(at));
+        }
+        false
     }
 
     /// A launcher learns that its connection is over, and dials again.

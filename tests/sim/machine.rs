@@ -10,6 +10,7 @@ mod limits;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use ciao_scheduler::launcher::LeaderTerm;
 use ciao_scheduler::launcher::agent::{
     AgentAction, Features, HostFigures, Input, InstanceRecord, LaunchFault, Numbering,
     PressureLimits, ProcessFate, Ran, Recovered, Runs, Settings, Stage, Usage,
@@ -53,6 +54,8 @@ pub(crate) struct Machine {
     /// What the launcher keeps on its disk.
     records: BTreeMap<String, InstanceRecord>,
     pub(crate) maintenance: bool,
+    /// The latest scheduler it has known, of several.
+    pub(crate) terms: LeaderTerm,
     /// Processes ordered that have not begun.
     spawning: BTreeMap<u32, Spawn>,
     pub(crate) processes: BTreeMap<u32, Process>,
@@ -132,6 +135,7 @@ impl Machine {
             zone: chance.bool().then(|| ZONES[chance.usize(..ZONES.len())]),
             records: BTreeMap::new(),
             maintenance: false,
+            terms: LeaderTerm::in_memory(),
             spawning: BTreeMap::new(),
             processes: BTreeMap::new(),
             ended: BTreeMap::new(),

@@ -8,6 +8,9 @@
 //! [`checks`] are asked. Then trouble ends, the cluster comes to rest, and the books of all are held against what really
 //! runs; at last everything is deleted, and nothing may be left anywhere. How to run more seeds, or one: see [`seeds`].
 //!
+//! Some runs have several schedulers behind one name ([`cluster`]): their elections, their fences and what they write to
+//! etcd are the real ones, etcd is a model.
+//!
 //! To add an operation: a verb of [`world::World`], beside those of its subject, and a line in `plan::OPERATIONS`.
 //! To add a check: a file in `checks`, and its line in `checks::all`; what it has to see that is not told yet is a
 //! [`facts::Fact`].
@@ -15,6 +18,7 @@
 mod agenda;
 mod behaviour;
 mod checks;
+mod cluster;
 mod controller;
 mod disk;
 mod facts;
@@ -117,4 +121,16 @@ fn the_same_seed_gives_the_same_run() {
         hash(&fourth),
         "it says what the scheduler did"
     );
+}
+
+/// Seeds of runs with several schedulers behind one name.
+const SEEDS_OF_SCHEDULERS: u64 = 20;
+
+#[test]
+fn one_scheduler_leads_under_random_faults() {
+    let sums = for_each_seed(&[], SEEDS_OF_SCHEDULERS, |seed, measure| {
+        run_with(seed, measure, &[Feature::Schedulers])
+    });
+    println!("{sums}");
+    assert!(sums.steps > 0, "something happened");
 }

@@ -13,11 +13,13 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use ciao_scheduler::server::sim_support;
-use proto_frames::{Connect, Decoder, Encoder, Encoding, Frame, Limits, Role, Uuid};
+use proto_frames::{Connect, Decoder, Encoder, Encoding, Frame, Limits, Role, Term, Uuid};
 use sched_core::{Backlog, Dialect, Hello, Input, Message, SessionId};
 
 use crate::agenda::Event;
+use crate::cluster::Process;
 use crate::controller;
+use crate::facts::Fact;
 use crate::names::{self, SCHEDULER};
 use crate::world::World;
 
@@ -81,6 +83,15 @@ impl Silence {
     }
 }
 
+/// One process of a scheduler.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Server {
+    /// Which of several it is.
+    pub(crate) place: usize,
+    /// Which of its processes.
+    pub(crate) life: u64,
+}
+
 /// The number of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Link(pub(crate) u64);
@@ -90,12 +101,19 @@ pub(crate) struct Link(pub(crate) u64);
 pub(crate) struct Network {
     links: BTreeMap<Link, Connection>,
     count: u64,
+    /// The scheduler that leads.
+    pub(crate) serving: Server,
+    /// The one that was tried last and takes peers in.
+    pub(crate) dialled: Server,
 }
 
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) peer: Peer,
+    /// The scheduler, and under which term it leads where it is one of several.
+    server: Server,
+    term: Option<Term>,
     /// The scheduler's end; `None` before it has arrived and once it is over.
     session: Option<SessionId>,
     /// Whether the peer's end is left.
@@ -180,7 +198,8 @@ impl Network {
 
     /// The scheduler's session with a machine's launcher, if it believes in one.
     pub(crate) fn session_of(&self, peer: Peer) -> Option<SessionId> {
-        let mut links = self.links.values().filter(|it| it.peer == peer);
+        let is_of = |it: &&Connection| it.peer == peer && it.server == self.serving;
+        let mut links = self.links.values().filter(is_of);
         links.find_map(|it| it.session)
     }
 
@@ -195,6 +214,17 @@ impl Network {
         let of_machine = |it: &&Connection| it.peer == Peer::Machine(machine) && it.is_held;
         let mut links = self.links.values().filter(of_machine);
         links.any(|it| it.down.wire.iter().any(|it| it.told.contains(&instance)))
+    }
+
+    /// The connections that end at a scheduler.
+    pub(crate) fn links_of(&self, server: Server) -> Vec<Link> {
+        let links = self.links.iter().filter(|(_, it)| it.server == server);
+        links.map(|(link, _)| *link).collect()
+    }
+
+    /// The scheduler at the other end of a connection.
+    pub(crate) fn server_of(&self, link: Link) -> Option<Server> {
+        self.links.get(&link).map(|it| it.server)
     }
 
     fn get_mut(&mut self, link: Link) -> Option<&mut Connection> {
@@ -217,6 +247,8 @@ impl World {
         let link = Link(self.network.count);
         let connection = Connection {
             peer,
+            server: self.network.dialled,
+            term: None,
             session: None,
             is_held: true,
             is_broken: false,
@@ -245,9 +277,16 @@ impl World {
         let Some(connection) = self.network.get_mut(link) else {
             return;
         };
-        if self.core.is_none() {
+        let server = connection.server;
+        if !self.is_served_by(server) {
             return self.lose_session(link);
         }
+        let process = self.cluster.as_ref().and_then(|it| it.process(server));
+        let term = process.and_then(Process::wire_term);
+        let Some(connection) = self.network.get_mut(link) else {
+            return;
+        };
+        connection.term = term;
         let Some(proto_frames::Message::Connect(connect)) = connection.up.decode() else {
             unreachable!("a connection begins with CONNECT");
         };
@@ -270,7 +309,7 @@ impl World {
         connection.session = Some(session);
         let is_over = connection.is_broken;
         self.note(format_args!("{link:?} is {session:?} of {}", hello.uuid));
-        self.hand_in(Input::Connect { session, hello });
+        self.hand_in_by(server, Input::Connect { session, hello });
         if is_over {
             let at = self.within_ms(SCHEDULER_LEARNS_MS);
             self.agenda.put(at, Event::SchedulerLearns(link));
@@ -323,10 +362,15 @@ impl World {
     }
 
     /// The writer of a peer's queue writes what the connection takes.
-    fn pump(&mut self, link: Link) {
+    pub(crate) fn pump(&mut self, link: Link) {
         loop {
+            let server = self.network.server_of(link);
+            if !server.is_some_and(|it| self.may_send(it)) {
+                return;
+            }
             let at = self.soon();
             let window = self.settings.window;
+            let leader = self.cluster.as_ref().and_then(|it| it.etcd.leader());
             let Some(connection) = self.network.get_mut(link) else {
                 return;
             };
@@ -339,7 +383,12 @@ impl World {
             let told = told(&message);
             let mut bytes = BytesMut::new();
             let (peer, encoder) = (connection.peer, &mut connection.down.encoder);
-            sim_support::encode(&message, SCHEDULER, peer.uuid(), encoder, &mut bytes);
+            let own = (SCHEDULER, connection.term);
+            sim_support::encode(&message, own, peer.uuid(), encoder, &mut bytes);
+            if let Some(term) = connection.term {
+                let leader = leader.map(i64::unsigned_abs);
+                self.facts.push(Fact::Left { term, leader });
+            }
             if connection.is_broken || connection.silence.is_some_and(Silence::is_down) {
                 connection.voided += 1;
                 self.unheard(peer, &told);
@@ -371,8 +420,14 @@ impl World {
         let Some(message) = connection.down.decode() else {
             return;
         };
+        let term = connection.term;
         self.pump(link);
         self.look_at.push(link);
+        if let (Peer::Machine(machine), Some(term)) = (peer, term)
+            && matches!(message, proto_frames::Message::Frame(_))
+        {
+            self.facts.push(Fact::Commanded { machine, term });
+        }
         match peer {
             Peer::Machine(machine) => self.launcher_receives(machine, message),
             Peer::Controller(number) => self.controller_receives(number, message),
@@ -396,7 +451,11 @@ impl World {
         if frame.origin.is_nil() {
             frame.origin = peer.uuid();
         }
-        self.scheduler_receives(peer, session, frame);
+        let server = connection.server;
+        if server == self.network.serving {
+            return self.scheduler_receives(peer, session, frame);
+        }
+        self.hand_in_by(server, sim_support::input(session, frame));
     }
 
     /// What a peer sends from now on is under way for this much longer.
@@ -501,8 +560,9 @@ impl World {
             if let Some(session) = connection.session
                 && std::mem::replace(&mut connection.backlog, backlog) != backlog
             {
+                let server = connection.server;
                 self.note(format_args!("{link:?} queue is {backlog:?}"));
-                self.hand_in(Input::Backlog { session, backlog });
+                self.hand_in_by(server, Input::Backlog { session, backlog });
             }
         }
     }

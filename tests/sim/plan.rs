@@ -250,6 +250,9 @@ impl Plan {
                 _ => {}
             }
         }
+        if world.settings.has(Feature::Schedulers) && drawn < 12 {
+            world.cluster_fails(&mut self.beside);
+        }
         if world.settings.has(Feature::Jobs) {
             self.act_on_jobs(world);
         }

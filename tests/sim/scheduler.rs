@@ -77,6 +77,9 @@ impl World {
     }
 
     pub(crate) fn scheduler_crashes(&mut self) {
+        if self.cluster.is_some() {
+            return self.process_crashes(self.network.serving);
+        }
         if self.core.take().is_none() {
             return;
         }
@@ -340,7 +343,11 @@ impl World {
             }
             Action::RememberNodes => {
                 let nodes = self.core.as_ref().map(Scheduler::known_nodes);
-                self.disk.remember_nodes(nodes.unwrap_or_default());
+                let (nodes, server) = (nodes.unwrap_or_default(), self.network.serving);
+                match self.journal_of(server) {
+                    Some(journal) => journal.remember_nodes(nodes),
+                    None => self.disk.remember_nodes(nodes),
+                }
                 self.write_soon();
             }
             Action::Persist(change) => {
@@ -348,7 +355,10 @@ impl World {
                     self.settings.is_durable,
                     "there is nowhere to keep {change:?}"
                 );
-                self.disk.persist(change);
+                match self.journal_of(self.network.serving) {
+                    Some(journal) => journal.push(change),
+                    None => self.disk.persist(change),
+                }
                 self.write_soon();
             }
             Action::Notice(notice) => self.see_notice(&notice),
@@ -424,6 +434,9 @@ impl World {
     }
 
     fn write_soon(&mut self) {
+        if self.cluster.is_some() {
+            return self.records_soon(self.network.serving);
+        }
         let at = self.within_ms(COMMIT_MS);
         let scheduler = self.schedulers;
         self.agenda.put(at, Event::Committed { scheduler });
@@ -459,7 +472,7 @@ impl World {
 
     /// The disk takes no writes for some time.
     pub(crate) fn disk_fails(&mut self, trouble: Trouble) {
-        if self.settings.is_durable {
+        if self.settings.is_durable && self.cluster.is_none() {
             let time = trouble.until.saturating_duration_since(self.now);
             self.note(format_args!("the disk fails for {time:?}"));
             self.disk.fails(trouble);

@@ -38,6 +38,7 @@ impl Settings {
     pub(crate) fn draw(chance: &mut Rng, more: &[Feature]) -> Self {
         let mut settings = Self::draw_usual(chance);
         settings.features.extend_from_slice(more);
+        settings.is_durable |= settings.has(Feature::Schedulers);
         settings.preemption |= settings.has(Feature::Members);
         settings
     }
@@ -74,6 +75,11 @@ impl Settings {
     pub(crate) fn time_to_settle(&self) -> Duration {
         const OF_BATCHES: Duration = sched_core::BATCH_TIME;
         const OF_RETURNS: Duration = Duration::from_secs(30);
+        const OF_FAIL_OVER: Duration = Duration::from_secs(60);
+        let of_fail_over = match self.has(Feature::Schedulers) {
+            true => OF_FAIL_OVER,
+            false => Duration::ZERO,
+        };
         let missed = self.report_interval * (2 + u32::from(sched_core::MISSED_STATS));
         self.in_doubt_time
             + self.recovery_window
@@ -81,5 +87,6 @@ impl Settings {
             + missed
             + OF_BATCHES
             + OF_RETURNS
+            + of_fail_over
     }
 }

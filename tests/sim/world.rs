@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use ciao_scheduler::launcher::agent;
 use fastrand::Rng;
 use proto_frames::Encoding;
-use sched_core::Scheduler;
+use sched_core::{Input, Scheduler};
 
 use crate::agenda::{Agenda, Event};
 use crate::behaviour::{Behaviour, Measure};
+use crate::cluster::Cluster;
 use crate::controller::{Controller, Sent};
 use crate::disk::Disk;
 use crate::facts::Fact;
@@ -21,7 +22,7 @@ use crate::jobs::SentArray;
 use crate::liar::{Liar, Lies};
 use crate::machine::Machine;
 use crate::names;
-use crate::network::{Link, Network, Peer};
+use crate::network::{Link, Network, Peer, Server};
 use crate::observer::Observer;
 use crate::scheduler::Sight;
 use crate::settings::Settings;
@@ -45,6 +46,8 @@ pub(crate) struct World {
     pub(crate) network: Network,
     /// The scheduler, while it runs.
     pub(crate) core: Option<Scheduler>,
+    /// All of them and their etcd, where there are several; `core` is that of the one that leads.
+    pub(crate) cluster: Option<Cluster>,
     /// Turns that all schedulers have had.
     pub(crate) turns: u64,
     /// Schedulers there have been.
@@ -107,6 +110,7 @@ impl World {
             agenda: Agenda::default(),
             network: Network::default(),
             core: None,
+            cluster: None,
             turns: 0,
             schedulers: 0,
             sessions: 0,
@@ -129,7 +133,7 @@ impl World {
         };
         let settings = format!("{:?}", world.settings);
         world.note(format_args!("{settings}"));
-        world.scheduler_starts();
+        world.schedulers_start(seed);
         for number in 0..world.controllers.len() {
             world.controller_starts(number);
         }
@@ -138,6 +142,19 @@ impl World {
         }
         world.liars_come();
         world
+    }
+
+    fn schedulers_start(&mut self, seed: u64) {
+        if !self.settings.has(Feature::Schedulers) {
+            return self.scheduler_starts();
+        }
+        // Its own, so that it changes nothing in other runs.
+        let cluster = Cluster::draw(&mut Rng::with_seed(seed.rotate_left(16)));
+        let count = cluster.processes.len();
+        self.cluster = Some(cluster);
+        for place in 0..count {
+            self.process_starts(place);
+        }
     }
 
     /// Every other cluster has one or two launchers that lie.
@@ -182,6 +199,7 @@ impl World {
                 }
             }
             Next::Scheduler => self.scheduler_ticks(),
+            Next::Deposed(server) => self.hand_in_by(server, Input::Tick),
             Next::Launcher(at) => self.tell_agent(at, agent::Input::Tick),
         }
     }
@@ -198,7 +216,11 @@ impl World {
     fn next(&self) -> Option<(Instant, Next)> {
         let event = self.agenda.due().map(|at| (at, Next::Event));
         let core = self.core.as_ref().and_then(Scheduler::poll_timeout);
-        let core = core.map(|at| (at, Next::Scheduler));
+        let cluster = self.cluster.as_ref();
+        let stopped = cluster.and_then(|it| it.stopped(self.network.serving, self.now));
+        let core = core.map(|at| (stopped.map_or(at, |it| it.max(at)), Next::Scheduler));
+        let deposed = self.deposed_due();
+        let deposed = deposed.map(|(at, server)| (at, Next::Deposed(server)));
         let launchers = self.machines.iter().filter_map(|machine| {
             let launcher = machine.launcher.as_ref()?;
             Some((
@@ -206,11 +228,20 @@ impl World {
                 Next::Launcher(machine.number),
             ))
         });
-        let all = event.into_iter().chain(core).chain(launchers);
+        let all = event
+            .into_iter()
+            .chain(core)
+            .chain(deposed)
+            .chain(launchers);
         all.min_by_key(|(at, _)| *at)
     }
 
     fn happens(&mut self, event: Event) {
+        if let Some(link) = event.of_scheduler()
+            && let Some(until) = self.stands_still(link)
+        {
+            return self.agenda.put(until, event);
+        }
         match event {
             Event::Dial(peer, dial) => self.dials(peer, dial),
             Event::Arrives(link) => self.arrives(link),
@@ -252,6 +283,7 @@ impl World {
             Event::ControllerReturns(number) => self.controller_starts(number),
             Event::SchedulerReturns => self.scheduler_starts(),
             Event::Committed { scheduler } => self.disk_writes(scheduler),
+            Event::Cluster(event) => self.cluster_happens(event),
         }
     }
 
@@ -268,7 +300,7 @@ impl World {
         if self.dials.get(&peer) != Some(&dial) {
             return;
         }
-        if self.core.is_none() {
+        if !self.finds_scheduler() {
             return self.dial(peer);
         }
         match peer {
@@ -302,5 +334,7 @@ impl Drop for World {
 enum Next {
     Event,
     Scheduler,
+    /// One of several that was deposed and does not know it.
+    Deposed(Server),
     Launcher(usize),
 }

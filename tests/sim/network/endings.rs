@@ -3,8 +3,8 @@
 use sched_core::{Departure, Input, Message, SessionId};
 
 use super::{
-    Connection, Link, PEER_LEARNS_MS, Peer, SCHEDULER_LEARNS_MS, SILENCE_MS, STALL_TIME, Silence,
-    told,
+    Connection, Link, PEER_LEARNS_MS, Peer, SCHEDULER_LEARNS_MS, SILENCE_MS, STALL_TIME, Server,
+    Silence, told,
 };
 use crate::agenda::Event;
 use crate::facts::Fact;
@@ -68,12 +68,16 @@ impl World {
 
     /// The scheduler learns that a connection is over, and gets back what was not written.
     pub(crate) fn scheduler_learns(&mut self, link: Link) {
+        let server = self.network.server_of(link).unwrap_or_default();
         if let Some((session, unsent)) = self.take_session(link) {
-            self.hand_in(Input::Disconnected {
-                session,
-                unsent,
-                departure: Departure::Broken,
-            });
+            self.hand_in_by(
+                server,
+                Input::Disconnected {
+                    session,
+                    unsent,
+                    departure: Departure::Broken,
+                },
+            );
         }
     }
 
@@ -144,8 +148,12 @@ impl World {
 
     /// All connections of the scheduler end because it does.
     pub(crate) fn lose_all_sessions(&mut self) {
-        let links: Vec<Link> = self.network.links.keys().copied().collect();
-        for link in links {
+        self.lose_sessions_of(self.network.serving);
+    }
+
+    /// All connections of a scheduler end because it does.
+    pub(crate) fn lose_sessions_of(&mut self, server: Server) {
+        for link in self.network.links_of(server) {
             let Some(connection) = self.network.get_mut(link) else {
                 continue;
             };
