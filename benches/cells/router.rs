@@ -87,22 +87,26 @@ impl Router {
         {
             return tried.is_empty().then_some(cell);
         }
-        let may = |(at, known): (usize, &Known)| {
-            (!tried.contains(&at) && known.has_zone(request)).then_some(at)
-        };
-        if self.rule == Rule::Blind {
-            let cells: Vec<usize> = self.cells.iter().enumerate().filter_map(may).collect();
-            return self.rng.choice(cells);
-        }
         if self.rule == Rule::Emptier
             && let Some(cell) = self.drawn(request, tried)
         {
             return Some(cell);
         }
-        let cells = self.cells.iter().enumerate().filter_map(may);
-        let best = cells.max_by_key(|&at| self.rank(at, request))?;
+        let may = |(at, known): (usize, &Known)| {
+            (!tried.contains(&at) && known.has_zone(request)).then_some(at)
+        };
+        let may = self.cells.iter().enumerate().filter_map(may);
+        let may: Vec<usize> = may.collect();
+        if self.rule == Rule::Blind {
+            return self.rng.choice(may);
+        }
+        let best = *may.iter().max_by_key(|&&at| self.rank(at, request))?;
         let fits = self.cells[best].fits(request);
-        (tried.is_empty() || fits.surely + fits.maybe > 0).then_some(best)
+        // What is known may be wrong by now: once no cell seems to fit, any is as good.
+        match fits.surely + fits.maybe > 0 || tried.is_empty() {
+            true => Some(best),
+            false => self.rng.choice(may),
+        }
     }
 
     /// A cell took it.
