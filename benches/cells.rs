@@ -156,7 +156,7 @@ fn print_level(what: &str, runs: &[Figures]) {
     );
 }
 
-/// The mixed workload at 90 %, with one thing changed at a time.
+/// The mixed workload at 90 %, with one thing changed at a time; and two others, without aggregates and by another rule.
 fn vary(base: &Setup) {
     let base = Setup {
         kind: Kind::Mixed,
@@ -183,6 +183,13 @@ fn vary(base: &Setup) {
     for cells in [10, 20, 500] {
         show(&format!("{cells} cells"), Setup { cells, ..base });
     }
+    let constrained = Setup {
+        kind: Kind::Constrained,
+        preset: "spread",
+        ..base
+    };
+    show("constrained", constrained);
+    show("without aggregates", Setup { rule, ..constrained });
     let packed = Setup {
         preset: "pack",
         ..base
