@@ -1,18 +1,29 @@
 //! What the store of the state directory costs on this disk: commits and records a second with so many changes waiting
 //! at once, how long a change waits, and how long a store takes to open. Set `TMPDIR` to measure another disk.
+//!
+//! Where etcd is installed, the same with one member and with three, whose data is on the same disk: `store etcd` does
+//! this part alone, `store ends` that of ends.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ciao_scheduler::server::{News, Opened, Store};
+use ciao_scheduler::cluster::{Cluster, ClusterConfig, Standing};
+use ciao_scheduler::server::{News, Opened, Store, TakeOver};
+use etcd::Etcd;
 use hdrhistogram::Histogram;
 use proto_frames::Uuid;
 use proto_frames::payload::EndFilter;
 use sched_core::{
     Change, Event, FactsRecord, InstanceRecord, Record, RecordKey, RunRecord, Ticket,
 };
+
+#[allow(dead_code, reason = "the tests of the client use the rest")]
+#[allow(clippy::unwrap_used, reason = "a benchmark ends where it fails")]
+#[path = "../crates/etcd/tests/etcd/world.rs"]
+mod etcd;
 
 /// How long each figure is measured.
 const TIME: Duration = Duration::from_secs(5);
@@ -23,29 +34,114 @@ const INSTANCES: u64 = 100_000;
 /// Ends on record: those of a large cluster's month.
 const ENDS: u64 = 1_000_000;
 
+/// Changes that wait at once.
+const WAITING: [usize; 3] = [1, 64, 1024];
+
 /// Longest wait for the store to be closed.
 const CLOSING: Duration = Duration::from_secs(60);
 
 fn main() {
     // `cargo test --benches` wants to see that it runs.
     let is_test = std::env::args().any(|arg| arg == "--test");
-    let only_ends = std::env::args().any(|arg| arg == "ends");
-    let directory = tempfile::tempdir().expect("there is a temporary directory");
-    ends(directory.path(), if is_test { 100 } else { ENDS });
-    if only_ends {
+    let only = |part: &str| std::env::args().any(|arg| arg == part);
+    let time = if is_test { Duration::ZERO } else { TIME };
+    if !only("etcd") {
+        let directory = tempfile::tempdir().expect("there is a temporary directory");
+        ends(directory.path(), if is_test { 100 } else { ENDS });
+    }
+    if only("ends") {
         return;
     }
-    let time = if is_test { Duration::ZERO } else { TIME };
-    println!("waiting   commits/s   records/s   p50 ms   p99 ms");
-    for waiting in [1, 64, 1024] {
-        let directory = tempfile::tempdir().expect("there is a temporary directory");
-        closed_loop(directory.path(), waiting, time);
+    if !only("etcd") {
+        for instances in [10_000, INSTANCES] {
+            let instances = if is_test { 100 } else { instances };
+            let directory = tempfile::tempdir().expect("there is a temporary directory");
+            reopen(directory.path(), instances);
+        }
     }
-    for instances in [10_000, INSTANCES] {
-        let instances = if is_test { 100 } else { instances };
+    closed_loops("state directory", time, || {
         let directory = tempfile::tempdir().expect("there is a temporary directory");
-        reopen(directory.path(), instances);
+        (open(directory.path()), directory)
+    });
+    if !etcd::is_missing() {
+        for members in [1, 3] {
+            let what = format!("etcd, {members} members");
+            closed_loops(&what, time, || lead(members, "closed"));
+            shared_reopen(members, if is_test { 100 } else { INSTANCES });
+        }
     }
+}
+
+/// Each number of changes that wait, in a store of its own, which what is returned beside it keeps up.
+fn closed_loops<T>(what: &str, time: Duration, make: impl Fn() -> (Opened, T)) {
+    println!("{what}:\nwaiting   commits/s   records/s   p50 ms   p99 ms");
+    for waiting in WAITING {
+        let (opened, _there) = make();
+        closed_loop(opened, waiting, time);
+    }
+}
+
+/// What keeps a store in etcd up: the members, the part in the election, and the runtime of both.
+type There = (Etcd, Led);
+
+/// One that leads, as it found the records of a name.
+struct Led {
+    cluster: Arc<Cluster>,
+    found: Option<TakeOver>,
+    reading: Duration,
+    _runtime: tokio::runtime::Runtime,
+}
+
+/// A store in an etcd of so many members.
+fn lead(members: usize, name: &str) -> (Opened, There) {
+    let etcd = Etcd::start(members, &[]);
+    let mut led = leader(&etcd, name);
+    let found = led.found.take().expect("it was found just now");
+    (Opened::shared(found.store), (etcd, led))
+}
+
+fn leader(etcd: &Etcd, name: &str) -> Led {
+    let runtime = tokio::runtime::Runtime::new().expect("there is a thread");
+    let config = ClusterConfig {
+        name: name.to_owned(),
+        etcd: etcd::config(&etcd.endpoints),
+        ttl: Duration::from_secs(3),
+        is_compacting: false,
+        address: "bench".to_owned(),
+    };
+    let cluster = Arc::new(Cluster::join(config).expect("the flags are right"));
+    let Standing::Leader(term) = runtime.block_on(cluster.turn()) else {
+        panic!("it does not lead");
+    };
+    let begun = Instant::now();
+    let found = cluster.take_over(term).expect("etcd answers");
+    Led {
+        reading: begun.elapsed(),
+        found: Some(found),
+        cluster,
+        _runtime: runtime,
+    }
+}
+
+/// How long the next leader takes to read so many records.
+fn shared_reopen(members: usize, instances: u64) {
+    let etcd = Etcd::start(members, &[]);
+    let mut led = leader(&etcd, "reopened");
+    let found = led.found.take().expect("it was found just now");
+    let store = Opened::shared(found.store)
+        .start(|_| {})
+        .expect("there is a thread");
+    let begun = Instant::now();
+    (1..=instances).for_each(|ticket| push(&store, ticket));
+    assert!(store.close(CLOSING), "etcd is that slow");
+    let written = begun.elapsed();
+    led.cluster.resign();
+    let next = leader(&etcd, "reopened");
+    let records = next.found.map_or(0, |found| found.records.len());
+    println!(
+        "{records} records written in {written:.1?}, read by the next leader in {:.2?}",
+        next.reading
+    );
 }
 
 /// Ends on record, and what a page of them with a filter costs: one that few of them meet, and one that most do.
@@ -173,9 +269,9 @@ fn ended(number: u64) -> (RecordKey, Option<Record>) {
 }
 
 /// Keeps so many changes of one record each waiting.
-fn closed_loop(directory: &Path, waiting: usize, time: Duration) {
+fn closed_loop(opened: Opened, waiting: usize, time: Duration) {
     let (commit, committed) = channel();
-    let store = open(directory)
+    let store = opened
         .start(move |news| {
             if let News::Committed(ticket) = news {
                 let _ = commit.send(ticket);

@@ -128,7 +128,8 @@ impl Sink for SharedSink {
 
 impl Opened {
     /// A store that several schedulers share, whose records were read already.
-    pub(super) fn shared(store: Arc<dyn SharedStore>) -> Self {
+    #[must_use]
+    pub fn shared(store: Arc<dyn SharedStore>) -> Self {
         Self {
             place: Place::Shared(SharedSink {
                 store,
