@@ -12,6 +12,7 @@ mod etcd;
 mod faults;
 mod journal;
 mod peers;
+mod process;
 mod trips;
 
 use std::collections::BTreeMap;
@@ -22,17 +23,18 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use ciao_etcd::Error;
-use ciao_etcd::election::{Answer, Election, LeaderKey, Output, Term};
+use ciao_etcd::election::{Election, LeaderKey, Output};
 use ciao_scheduler::cluster::{Candidate, Keys, Left, Limits, Records, Written};
-use ciao_scheduler::net::fence::Fence;
 use ciao_scheduler::server::{Entries, SharedDocument, sim_support};
 use fastrand::Rng;
 use sched_core::{DiskState, Input};
 
-use self::calls::{Calls, Reply, Request};
+use self::calls::{Reply, Request};
 use self::deposed::Deposed;
 use self::etcd::Etcd;
 use self::journal::{Journal, Next};
+pub(crate) use self::process::Process;
+use self::process::{Done, Task};
 use crate::agenda::Event;
 use crate::facts::Fact;
 use crate::network::Server;
@@ -62,6 +64,32 @@ pub(crate) struct Cluster {
     /// Writes since then, of which any may have been carried out.
     tried: Vec<Entries>,
     limits: Limits,
+    pub(crate) seen: Seen,
+}
+
+/// What came about in a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Seen {
+    /// Take-overs.
+    pub(crate) leaders: u64,
+    /// Leaders that were replaced while they ran.
+    pub(crate) deposed: u64,
+    /// Times that a leader's fence was passed.
+    pub(crate) pauses: u64,
+    /// Take-overs that found a write of which no scheduler was told that it is carried out.
+    pub(crate) unacknowledged: u64,
+    /// Schedulers whose term a node refused.
+    pub(crate) refused: u64,
+}
+
+impl std::ops::AddAssign for Seen {
+    fn add_assign(&mut self, other: Self) {
+        self.leaders += other.leaders;
+        self.deposed += other.deposed;
+        self.pauses += other.pauses;
+        self.unacknowledged += other.unacknowledged;
+        self.refused += other.refused;
+    }
 }
 
 /// Something that happens between schedulers and etcd.
@@ -87,52 +115,6 @@ pub(crate) enum ClusterEvent {
     LeaseEnds,
 }
 
-/// One scheduler's process.
-#[derive(Debug)]
-pub(crate) struct Process {
-    pub(crate) server: Server,
-    /// How fast its clock goes, in percent.
-    pace: u32,
-    /// While it runs.
-    pub(crate) election: Option<Election>,
-    fence: Fence,
-    calls: Calls,
-    tasks: Vec<Task>,
-    /// Once it has taken over.
-    pub(crate) journal: Option<Journal>,
-    /// Under which it serves.
-    pub(crate) term: Option<Term>,
-    /// When its election is looked at next.
-    due: Option<Instant>,
-    /// When the last change that it is told of arrives.
-    watched: Option<Instant>,
-    /// Until when it stands still.
-    pub(crate) stopped: Option<Instant>,
-    /// Until when what it sends to etcd is lost.
-    mute: Option<Instant>,
-    /// Until when what etcd sends to it is lost.
-    deaf: Option<Instant>,
-    /// Until when no peer reaches it.
-    pub(crate) cut_off: Option<Instant>,
-}
-
-/// What waits for etcd.
-struct Task(Pin<Box<dyn Future<Output = Done>>>);
-
-impl std::fmt::Debug for Task {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Task")
-    }
-}
-
-/// What came of it.
-enum Done {
-    Answered(u64, Answer),
-    TakenOver(Rc<Records<Calls, Calls>>, Result<Left, String>, Written),
-    Wrote(Result<(), String>, Written),
-    WroteNodes(String, Result<(), String>, Written),
-}
-
 impl Cluster {
     pub(crate) fn draw(chance: &mut Rng) -> Self {
         let count = chance.usize(2..=3);
@@ -142,7 +124,11 @@ impl Cluster {
             value: 1_500,
         };
         let limits = [Limits::default(), small][chance.usize(..2)];
-        let process = |place| Process::new(place, chance.u32(95..=105));
+        let is_apart = chance.bool();
+        let process = |place| Process {
+            ahead: Duration::from_secs(u64::from(is_apart) * chance.u64(..3_600)),
+            ..Process::new(place, chance.u32(95..=105))
+        };
         Self {
             processes: (0..count).map(process).collect(),
             etcd: Etcd::new(Keys::new("sim")),
@@ -150,6 +136,7 @@ impl Cluster {
             recorded: BTreeMap::new(),
             tried: Vec::new(),
             limits,
+            seen: Seen::default(),
         }
     }
 
@@ -171,47 +158,16 @@ impl Cluster {
     }
 }
 
-impl Process {
-    fn new(place: usize, pace: u32) -> Self {
-        Self {
-            server: Server { place, life: 0 },
-            pace,
-            election: None,
-            fence: Fence::default(),
-            calls: Calls::default(),
-            tasks: Vec::new(),
-            journal: None,
-            term: None,
-            due: None,
-            watched: None,
-            stopped: None,
-            mute: None,
-            deaf: None,
-            cut_off: None,
-        }
-    }
-
-    /// What its clock shows when so much time has passed.
-    fn clock(&self, elapsed: Duration) -> Duration {
-        elapsed * self.pace / 100
-    }
-
-    /// Whether it may send.
-    pub(crate) fn may_send(&self, now: Instant, elapsed: Duration) -> bool {
-        let stands = self.stopped.is_some_and(|until| until > now);
-        !stands && self.fence.is_open_at(self.clock(elapsed))
-    }
-
-    /// Under which term it says that it leads.
-    pub(crate) fn wire_term(&self) -> Option<proto_frames::Term> {
-        self.term.map(|term| proto_frames::Term {
-            generation: term.generation,
-            revision: u64::try_from(term.create_revision).expect("revisions ascend from 1"),
-        })
-    }
-}
-
 impl World {
+    /// By how much the clock of the scheduler that leads is ahead.
+    pub(crate) fn clock_offset(&self) -> Duration {
+        let process = self
+            .cluster
+            .as_ref()
+            .and_then(|it| it.process(self.network.serving));
+        process.map_or(Duration::ZERO, |it| it.ahead)
+    }
+
     pub(crate) fn cluster_mut(&mut self) -> &mut Cluster {
         self.cluster.as_mut().expect("there are several schedulers")
     }
@@ -239,8 +195,10 @@ impl World {
         let process = &mut cluster.processes[server.place];
         let (place, life, pace) = (server.place, server.life, process.pace);
         let (mute, deaf, cut_off) = (process.mute, process.deaf, process.cut_off);
+        let ahead = process.ahead;
         *process = Process {
             server: Server { place, life },
+            ahead,
             mute,
             deaf,
             cut_off,
@@ -370,6 +328,9 @@ impl World {
                 }
                 Output::Pauses | Output::GoesOn => {}
             }
+            if output == Output::Pauses {
+                self.cluster_mut().seen.pauses += 1;
+            }
             if !matches!(output, Output::Call(..)) {
                 self.note(format_args!("{server:?}: {output:?}"));
             }
@@ -478,7 +439,9 @@ impl World {
         let before = self.network.serving;
         if let Some(core) = self.core.take() {
             let deposed = Deposed::new(before, core);
-            self.cluster_mut().deposed.push(deposed);
+            let cluster = self.cluster_mut();
+            cluster.deposed.push(deposed);
+            cluster.seen.deposed += 1;
         }
         if self.schedulers > 0 {
             self.facts.push(Fact::SchedulerCrashed { is_durable: true });
@@ -495,6 +458,8 @@ impl World {
                 .map(|it| with(&cluster.recorded, it)),
         );
         let is_whole = may_be.contains(&found);
+        cluster.seen.leaders += 1;
+        cluster.seen.unacknowledged += u64::from(found != cluster.recorded);
         cluster.recorded = found;
         self.facts.push(Fact::TookOver { is_whole });
         let nodes = sim_support::read_nodes(&String::from_utf8_lossy(&left.nodes));

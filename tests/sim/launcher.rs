@@ -128,6 +128,9 @@ impl World {
         self.note(format_args!(
             "launcher {at} refuses {term}, it knows {known}"
         ));
+        if let Some(cluster) = &mut self.cluster {
+            cluster.seen.refused += 1;
+        }
         let launcher = self.machines[at].launcher.as_mut();
         if let Some(link) = launcher.and_then(|it| it.link.take()) {
             self.let_go(link);

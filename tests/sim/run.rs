@@ -6,6 +6,7 @@ use proto_frames::payload::{InstanceView, PhaseName, PlacementState, QueryKind};
 
 use crate::behaviour::{Behaviour, Measure};
 use crate::checks::{Checks, IN_FLIGHT};
+use crate::cluster::Seen;
 use crate::features::Feature;
 use crate::names;
 use crate::plan::Plan;
@@ -64,6 +65,10 @@ pub(crate) fn run_with(seed: u64, measure: Measure, more: &[Feature]) -> Sums {
         starts: world.starts_taken,
         began: checks.began(),
         excused: checks.excused(),
+        seen: world
+            .cluster
+            .as_ref()
+            .map_or_else(Seen::default, |it| it.seen),
     }
 }
 

@@ -49,7 +49,7 @@ impl World {
         config.in_doubt_time = settings.in_doubt_time;
         config.recovery_window = settings.recovery_window;
         config.durable = settings.is_durable;
-        let unix = UNIX_START + self.elapsed();
+        let unix = UNIX_START + self.elapsed() + self.clock_offset();
         config.start_unix_ms = unix.as_millis() as u64;
         if settings.is_durable {
             config.known_nodes = self.disk.nodes();

@@ -35,6 +35,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use crate::behaviour::{Measure, Measured};
+use crate::cluster::Seen;
 use variables::number;
 
 #[path = "../common/variables.rs"]
@@ -56,6 +57,8 @@ pub(crate) struct Sums {
     pub(crate) began: u64,
     /// Instances that a check had to let off, so that everybody sees how much is left unchecked.
     pub(crate) excused: u64,
+    /// Of runs with several schedulers.
+    pub(crate) seen: Seen,
 }
 
 impl Sums {
@@ -66,6 +69,7 @@ impl Sums {
         self.starts += other.starts;
         self.began += other.began;
         self.excused += other.excused;
+        self.seen += other.seen;
     }
 }
 
@@ -79,7 +83,11 @@ impl fmt::Display for Sums {
             starts,
             began,
             excused,
+            seen,
         } = self;
+        if seen.leaders > 0 {
+            write!(f, "{seen:?}; ")?;
+        }
         write!(
             f,
             "{seeds} {}, {steps} steps: {starts} STARTs taken in, {began} processes began, {excused} instances let off by a check; hash {hash:016x}",

@@ -41,6 +41,9 @@ impl World {
             sim_support::word(&mut action);
             self.act_for(&mut deposed, action);
         }
+        if let Err(why) = deposed.core.invariants() {
+            panic!("the core's parts agree, also of one that was deposed: {why}");
+        }
         self.cluster_mut().deposed.push(deposed);
         self.look_at_queues();
     }

@@ -29,6 +29,8 @@ pub(crate) struct Etcd {
     owner: Option<Server>,
     /// Until when it has no quorum.
     pub(crate) lost_until: Option<Instant>,
+    /// Until when what is listed is compacted before the last page is read.
+    pub(crate) compacts_until: Option<Instant>,
     /// Until when its alarm NOSPACE is raised.
     pub(crate) full_until: Option<Instant>,
     /// When leases are looked at next.
@@ -49,6 +51,7 @@ impl Etcd {
             last_lease: 0,
             owner: None,
             lost_until: None,
+            compacts_until: None,
             full_until: None,
             looked_at: None,
             changes: Vec::new(),
@@ -85,6 +88,26 @@ impl Etcd {
         }
     }
 
+    /// An operator raises the generation.
+    pub(crate) fn raise_generation(&mut self) {
+        let name = self.names.generation();
+        let now = self.keys.get(&name);
+        let now = now.map_or(0, |it| generation(&it.value));
+        self.revision += 1;
+        let value = (now + 1).to_string().into_bytes();
+        self.put(Server::default(), name, value, 0);
+    }
+
+    /// The lease of a scheduler that leads no more is ended, if the leader's key is still that one's.
+    pub(crate) fn release(&mut self, server: Server) {
+        let key = self.keys.get(&self.names.leader());
+        if let Some(lease) = key.map(|it| it.lease)
+            && self.owner == Some(server)
+        {
+            self.revoke(lease);
+        }
+    }
+
     /// Carries a call out, as one moment.
     pub(crate) fn handle(
         &mut self,
@@ -113,6 +136,9 @@ impl Etcd {
                 false => Err(Error::NoSuchLease),
             },
             Request::Get(key) => Ok(Reply::Got(self.keys.get(&key).cloned())),
+            Request::List(_) if self.compacts_until.is_some_and(|until| until > now) => {
+                Err(Error::Compacted)
+            }
             Request::List(prefix) => {
                 let found = self.keys.range(prefix.clone()..);
                 let found = found.take_while(|(key, _)| key.starts_with(&prefix));
@@ -242,6 +268,11 @@ fn check_size(ops: &[Op]) {
         }
     }
     assert!(ops.len() <= MAX_OPS && bytes <= MAX_BYTES, "too large");
+}
+
+fn generation(value: &[u8]) -> u64 {
+    let text = str::from_utf8(value).expect("it is written as text");
+    text.parse().expect("it is written as a number")
 }
 
 /// Whether it is refused by an etcd that is full.

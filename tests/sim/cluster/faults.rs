@@ -24,7 +24,7 @@ impl World {
             0 => any,
             _ => self.network.serving.place,
         };
-        let fault = chance.u8(..10);
+        let fault = chance.u8(..14);
         let server = self.cluster_mut().processes[place].server;
         let elapsed = self.elapsed();
         let clock = self.cluster_mut().processes[place].clock(elapsed);
@@ -51,12 +51,24 @@ impl World {
                 etcd.extend_leases(until);
             }
             7 => self.cluster_mut().etcd.full_until = Some(until),
+            8 => process.blind = Some(until),
+            9 => self.cluster_mut().etcd.compacts_until = Some(until),
+            10 => self.cluster_mut().etcd.raise_generation(),
+            // What ends its lease in its place: it has crashed, and not just been replaced.
+            11 => self.process_is_released(server),
             _ => self.process_crashes(server),
         }
         self.note(format_args!("fault {fault} of {server:?} for {time:?}"));
         if fault == 4 {
             self.cut_off(server);
         }
+    }
+
+    /// The process of a scheduler crashes, and its lease is ended for it.
+    fn process_is_released(&mut self, server: Server) {
+        self.process_crashes(server);
+        self.cluster_mut().etcd.release(server);
+        self.follow_etcd();
     }
 
     /// The process of a scheduler crashes, and is started again.

@@ -78,7 +78,7 @@ impl World {
     }
 
     /// Tells those that watch, and looks at leases again in time.
-    fn follow_etcd(&mut self) {
+    pub(super) fn follow_etcd(&mut self) {
         let etcd = &mut self.cluster_mut().etcd;
         let facts = std::mem::take(&mut etcd.facts);
         let changes = std::mem::take(&mut etcd.changes);
@@ -89,7 +89,8 @@ impl World {
             for place in 0..self.cluster_mut().processes.len() {
                 let (at, now) = (self.trip(), self.now);
                 let process = &mut self.cluster_mut().processes[place];
-                if process.deaf.is_some_and(|until| until > now) {
+                let lacks = [process.deaf, process.blind];
+                if lacks.iter().flatten().any(|until| *until > now) {
                     continue;
                 }
                 // In the order in which they were made.
