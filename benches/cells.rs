@@ -189,7 +189,13 @@ fn vary(base: &Setup) {
         ..base
     };
     show("constrained", constrained);
-    show("without aggregates", Setup { rule, ..constrained });
+    show(
+        "without aggregates",
+        Setup {
+            rule,
+            ..constrained
+        },
+    );
     let packed = Setup {
         preset: "pack",
         ..base
