@@ -410,6 +410,8 @@ impl World {
                 }
                 self.note(format_args!("{server:?} cannot take over: {why}"));
             }
+            // It has stepped down meanwhile, and is about to end.
+            Done::TakenOver(..) if process.term() != process.term => {}
             Done::TakenOver(records, Ok(left), written) => {
                 process.journal = Some(Journal::new(records, written));
                 self.takes_over(server, &left);

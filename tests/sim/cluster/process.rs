@@ -90,6 +90,11 @@ impl Process {
         elapsed * self.pace / 100
     }
 
+    /// Under which its election says that it leads.
+    pub(super) fn term(&self) -> Option<Term> {
+        self.election.as_ref().and_then(Election::term)
+    }
+
     /// Whether it may send.
     pub(crate) fn may_send(&self, now: Instant, elapsed: Duration) -> bool {
         let stands = self.stopped.is_some_and(|until| until > now);
