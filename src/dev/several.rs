@@ -73,17 +73,20 @@ pub(super) fn start(
     ensure!(is_installed("etcd"), MISSING);
     std::fs::create_dir_all(directory.logs())?;
     let count = config.schedulers.get();
-    let first = free(config.port, DEFAULT_PORT)?;
-    let http = free(None, DEFAULT_HTTP_PORT)?;
     // All at once, so that none is given twice.
-    let held: Vec<TcpListener> = (0..2 * count)
-        .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
-        .collect::<Result<_, _>>()?;
+    let mut held = vec![
+        free(config.port, DEFAULT_PORT)?,
+        free(None, DEFAULT_HTTP_PORT)?,
+    ];
+    for _ in 0..2 * count {
+        held.push(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?);
+    }
     let free: Vec<SocketAddr> = held
         .iter()
         .map(TcpListener::local_addr)
         .collect::<Result<_, _>>()?;
     drop(held);
+    let (first, http, free) = (free[0], free[1], &free[2..]);
     let endpoint = start_etcd(directory, [free[0], free[1]], stopping, tasks)?;
     let mut addresses = vec![first];
     addresses.extend(&free[2..=count as usize]);
@@ -117,7 +120,8 @@ pub(super) fn start(
             flags,
             log: directory.logs().join(format!("scheduler-{number}.log")),
         };
-        tasks.spawn(keep(part, stopping.clone()));
+        let child = start_one(&part).with_context(|| format!("cannot start scheduler {number}"))?;
+        tasks.spawn(keep(part, child, stopping.clone()));
     }
     Ok(Several { addresses, http })
 }
@@ -128,17 +132,14 @@ fn is_installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|it| it.join(program).exists())
 }
 
-/// An address of loopback with the port asked for, or the usual one, or any if that is taken.
-fn free(asked: Option<u16>, usual: u16) -> anyhow::Result<SocketAddr> {
-    let bind = |port| {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
-        listener.and_then(|it| it.local_addr())
-    };
-    let address = match asked {
+/// Listens on loopback, on the port asked for, or the usual one, or any if that is taken.
+fn free(asked: Option<u16>, usual: u16) -> anyhow::Result<TcpListener> {
+    let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+    let listener = match asked {
         Some(port) => bind(port).with_context(|| format!("cannot listen on port {port}"))?,
         None => bind(usual).or_else(|_| bind(0))?,
     };
-    Ok(address)
+    Ok(listener)
 }
 
 /// A program that is killed when this process ends, however that ends.
@@ -197,20 +198,10 @@ fn start_etcd(
     Ok(clients)
 }
 
-/// Runs a scheduler until the sender of `last` is dropped, again whenever it has ended.
-async fn keep(part: Part, mut last: watch::Receiver<bool>) {
-    let Part {
-        number, address, ..
-    } = part;
+/// Runs a scheduler, of which this is the first process, until the sender of `last` is dropped, again whenever it has ended.
+async fn keep(part: Part, mut child: Child, mut last: watch::Receiver<bool>) {
+    let number = part.number;
     loop {
-        let mut child = match start_one(&part) {
-            Ok(child) => child,
-            Err(error) => return say(&format!("scheduler {number} cannot be started: {error}")),
-        };
-        let process = child.id().unwrap_or_default();
-        say(&format!(
-            "scheduler {number} on {address}: process {process}"
-        ));
         tokio::select! {
             ended = child.wait() => say(&format!(
                 "scheduler {number} has ended{}: another leads in 3 to 4 s, if it led; it begins again in {} s",
@@ -223,13 +214,26 @@ async fn keep(part: Part, mut last: watch::Receiver<bool>) {
             () = sleep(AGAIN) => {}
             () = dropped(&mut last) => return,
         }
+        child = match start_one(&part) {
+            Ok(child) => child,
+            Err(error) => return say(&format!("scheduler {number} cannot be started: {error}")),
+        };
     }
 }
 
+/// Starts a process of a scheduler, and says which.
 fn start_one(part: &Part) -> std::io::Result<Child> {
+    let Part {
+        number, address, ..
+    } = part;
     let log = File::options().create(true).append(true).open(&part.log)?;
     let mut command = bound(std::env::current_exe()?);
-    command.args(&part.flags).stderr(log).spawn()
+    let child = command.args(&part.flags).stderr(log).spawn()?;
+    let process = child.id().unwrap_or_default();
+    say(&format!(
+        "scheduler {number} on {address}: process {process}"
+    ));
+    Ok(child)
 }
 
 /// Waits until the sender is dropped.
