@@ -7,9 +7,9 @@
 //! ```
 //!
 //! An array is *ready* while an element waits here, none of its instances waits for a node, and fewer than `running_max` are
-//! instances. So one of its instances at most that has not run yet stands in the queue, as the array's place in it, and
-//! never more than `running_max` hold a claim: what lost its claim to a preemptor or a drain waits for a node, and until it
-//! has one no other element begins.
+//! instances. So one of its instances that has not run yet stands in the queue, as the array's place in it, beside those
+//! that full nodes have refused, and never more than `running_max` hold a claim: what lost its claim to a preemptor or a
+//! drain waits for a node, and until it has one no other element begins.
 //!
 //! Which element is next, and what is written of it, is decided here; instances are made by `workflow::arrays`.
 

@@ -46,7 +46,7 @@ pub(crate) mod tried;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sched_model::{Group, RetryPolicy, Uuid};
+use sched_model::{Group, RetryPolicy, StartFailureReason, Uuid};
 
 use crate::api::array::ElementId;
 use crate::api::cause::Cause;
@@ -284,6 +284,19 @@ impl Instance {
     /// How many nodes it may be tried on for one START.
     pub(crate) fn max_attempts(&self) -> u32 {
         self.terms.max_attempts
+    }
+
+    /// Whether it waits where no node has room for it: without a deadline if it has run, else until that of its START.
+    pub(crate) fn may_wait(&self, now: Instant) -> bool {
+        self.has_run || self.terms.waits_until.is_some_and(|until| until > now)
+    }
+
+    /// Whether its START may be tried on one more node. What a full node has refused is no attempt while it may wait for
+    /// room.
+    pub(crate) fn has_attempts_left(&self, now: Instant) -> bool {
+        let may_wait = self.may_wait(now);
+        let counts = |it: &&Tried| !may_wait || it.reason != StartFailureReason::FullComputeNode;
+        self.tried.iter().filter(counts).count() < self.terms.max_attempts as usize
     }
 
     /// Nodes that could not start it, since it last ran.

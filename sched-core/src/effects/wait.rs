@@ -32,7 +32,8 @@ impl Scheduler {
         let Some(managed) = self.instances.get(instance) else {
             return Ok(());
         };
-        // Of an array one at most waits that has not run: as many as there may be arrays.
+        // Of an array one waits that has not run, beside those that full nodes have refused: as many as there may be arrays,
+        // and as nodes had on their way.
         if managed.has_run() || managed.element().is_some() {
             self.enqueue_unlimited(instance, query);
             return Ok(());

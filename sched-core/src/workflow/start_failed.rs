@@ -93,8 +93,9 @@ impl Scheduler {
     }
 
     /// A launcher reports that it could not start a managed instance. The next node is tried if the reason may be the
-    /// node's and attempts are left, or if the instance ran before; otherwise the START has failed for good. Returns
-    /// whether the report answered a START of this instance on this node: if not, it is dealt with as any other report.
+    /// node's and attempts are left, if the node is full and the START may wait for room, or if the instance ran before;
+    /// otherwise the START has failed for good. Returns whether the report answered a START of this instance on this
+    /// node: if not, it is dealt with as any other report.
     fn attempt_failed(
         &mut self,
         key: NodeKey,
@@ -128,12 +129,14 @@ impl Scheduler {
             reason: reason.clone(),
             detail: text.clone(),
         });
-        let (attempts, max) = (managed.tried().len(), managed.max_attempts() as usize);
+        // An instance that ran before is never given up because of the nodes it was sent to, and one that may wait for
+        // room not because a node had less than it said.
+        let goes_on = managed.has_run()
+            || *reason == StartFailureReason::FullComputeNode && managed.may_wait(self.now)
+            || may_try_elsewhere(reason) && managed.has_attempts_left(self.now);
         self.count_failure(key, instance, reason);
         let cause = Cause::NotStarted(uuid, reason.clone(), text.clone());
-        // An instance that ran before is never given up because of the nodes it was sent to.
-        let has_run = self.instances.get(instance).is_some_and(|it| it.has_run());
-        if has_run || (may_try_elsewhere(reason) && attempts < max) {
+        if goes_on {
             self.reschedule(instance, &cause);
         } else {
             let said = if text.is_empty() {

@@ -37,9 +37,14 @@ const MAX_TRIED_PER_NODE: usize = 4;
 /// Instances that come after others looked at in one round; what is left is due at once.
 const DEPENDENTS_PER_ROUND: usize = 256;
 
-/// How long nodes that refused an instance which ran before are not asked again while it waits. Such an instance is
-/// never given up, so without a pause it would go to the same launchers as fast as they refuse it.
+/// How long nodes that refused an instance which ran before are not asked again while it waits, and at most any other that
+/// may wait. Such an instance is not given up, so without a pause it would go to the same launchers as fast as they refuse
+/// it.
 const REFUSED_TIME: Duration = Duration::from_secs(60);
+
+/// How long full nodes are at least not asked again for an instance that has not run. Beyond that it is as long as it has
+/// waited so far: room that its launcher did not have yet is there after moments, if at all.
+const FULL_TIME: Duration = Duration::from_secs(1);
 
 impl Scheduler {
     /// A START fits nowhere, or comes after others that have not ended: it waits for these, or fails because that will not
@@ -109,8 +114,7 @@ impl Scheduler {
         let Some(managed) = self.instances.get(instance) else {
             return;
         };
-        let may_wait =
-            managed.has_run() || managed.waits_until().is_some_and(|until| until > self.now);
+        let may_wait = managed.may_wait(self.now);
         if self.journal.is_leaving() && !self.config.durable {
             let why = Explanation::of(Refusal::Leaving.into());
             return self.fail_managed(instance, StartFailureReason::LaunchFailure, None, why);
@@ -131,9 +135,13 @@ impl Scheduler {
         } else {
             cause
         };
-        let is_stuck = managed.has_run() && !managed.tried().is_empty();
+        let is_refused = !managed.tried().is_empty();
+        let (has_run, waited) = (managed.has_run(), self.now - managed.arrived());
         self.transition(instance, LifecycleEvent::Queued, cause);
-        if is_stuck {
+        if is_refused && !has_run {
+            let at = self.now + waited.clamp(FULL_TIME, REFUSED_TIME);
+            self.timers.set(Timer::AskAgain(instance.clone()), at);
+        } else if is_refused {
             self.timers.set(
                 Timer::LookAgain(instance.clone()),
                 self.now + RESUME_ELSEWHERE_AFTER,

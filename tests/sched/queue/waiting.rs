@@ -179,6 +179,58 @@ fn a_refused_start_goes_to_the_next_node_and_its_sender_hears_of_the_end_alone()
 }
 
 #[test]
+fn a_start_that_may_wait_and_is_refused_as_full_waits_and_its_node_is_asked_again() {
+    let (mut world, controller, node) = World::new().with_node(100);
+    world.place_as(controller, request("a", 50).waiting(30));
+    for wait in [1, 1, 2, 4, 8] {
+        world.look_away();
+        world.start_failed(node, "a", StartFailureReason::FullComputeNode);
+        assert_eq!(world.failures(controller), []);
+        // Not at once, however often it reports.
+        world.ready(node, Size::of_mem(100));
+        world.advance(Duration::from_millis(wait * 1000 - 1));
+        assert_eq!(world.placements(), []);
+        world.advance(Duration::from_millis(1));
+        assert_eq!(world.placements(), [("a".to_owned(), node)]);
+    }
+    world.start_failed(node, "a", StartFailureReason::FullComputeNode);
+    world.advance(Duration::from_secs(30));
+    let failures = world.failures(controller);
+    assert_eq!(failures, one_failure("a", StartFailureReason::QueueTimeout));
+}
+
+#[test]
+fn what_full_nodes_refuse_is_no_attempt_of_one_that_may_wait() {
+    let (mut world, controller, [one, two]) = World::new().with_nodes([100, 100]);
+    let first = world.place_as(controller, request("a", 50).waiting(30).attempts(2));
+    let first = first.expect("a node fits");
+    let second = if first == one { two } else { one };
+    world.look_away();
+    world.start_failed(first, "a", StartFailureReason::FullComputeNode);
+    assert_eq!(world.placements(), [("a".to_owned(), second)]);
+    world.start_failed(second, "a", StartFailureReason::LaunchFailure);
+    assert_eq!(world.placements(), []);
+    world.advance(Duration::from_secs(1));
+    let again = world.placements();
+    assert_eq!(again.len(), 1, "{again:?}");
+    let node = again[0].1;
+    world.start_failed(node, "a", StartFailureReason::LaunchFailure);
+    let placed = world.placements();
+    assert_eq!(world.failures(controller), []);
+    assert_eq!(
+        placed.len(),
+        1,
+        "the second attempt of those since: {placed:?}"
+    );
+    world.start_failed(placed[0].1, "a", StartFailureReason::LaunchFailure);
+    let failures = world.failures(controller);
+    assert_eq!(
+        failures,
+        one_failure("a", StartFailureReason::LaunchFailure)
+    );
+}
+
+#[test]
 fn a_start_that_no_node_is_left_for_fails_for_what_the_last_one_said() {
     let (mut world, controller, node) = World::new().with_node(100);
     world.place_as(controller, request("a", 50).attempts(3));

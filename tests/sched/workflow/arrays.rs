@@ -128,6 +128,29 @@ fn one_element_alone_waits_in_the_queue_and_the_array_comes_before_who_came_late
 }
 
 #[test]
+fn an_element_that_a_full_node_refuses_begins_later_and_counts_as_none_that_failed() {
+    let (mut world, controller, [a]) = World::new().with_nodes([100]);
+    world.look_away();
+    world.start_array(controller, template(40), (4, None));
+    assert_eq!(world.placements(), elements([0, 1], a));
+    list(&mut world, a, [0]);
+    // The next one waits already, and has its room.
+    world.start_failed(a, &element(1), StartFailureReason::FullComputeNode);
+    assert_eq!(world.placements(), elements([2], a));
+    world.start_failed(a, &element(2), StartFailureReason::FullComputeNode);
+    let now = view(&mut world);
+    assert_eq!((now.failed, now.not_started, now.queued), (0, 0, 2));
+    assert_eq!(world.placements(), []);
+    world.advance(Duration::from_secs(1));
+    assert_eq!(world.placements(), elements([1], a));
+    list(&mut world, a, [0, 1]);
+    exited(&mut world, a, 0, 0);
+    exited(&mut world, a, 1, 0);
+    assert_eq!(world.placements(), elements([2, 3], a));
+    assert_eq!(view(&mut world).succeeded, 2);
+}
+
+#[test]
 fn what_no_node_could_ever_run_ends_the_array_with_one_failure() {
     let (mut world, controller, [_a]) = World::new().with_nodes([100]);
     world.look_away();
