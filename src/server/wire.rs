@@ -28,6 +28,7 @@
 mod arrays;
 mod changes;
 mod commands;
+mod elements;
 mod ends;
 mod events;
 mod head;

@@ -1,4 +1,5 @@
-//! StartArray: an array as it comes and as it was kept, and the START of one element as its launcher is to read it.
+//! StartArray: an array as it comes and as it was kept. The START of one element as its launcher is to read it is made in
+//! `elements`.
 //!
 //! ```text
 //! start:                              start:
@@ -19,9 +20,8 @@ use proto_frames::payload::guard::{SMALL, first_document};
 use proto_frames::payload::scheduling::is_instance_name;
 use proto_frames::payload::{ArrayOrder, Fault, Payload, PayloadError, Start};
 use proto_frames::{Frame, Kind, Uuid};
-use serde_yaml::{Mapping, Value};
 
-use super::changes::{child, written_again};
+use super::elements::{added_by_quotes, has_placeholder, of_element};
 use super::inputs::Unusable;
 use super::{parcels, starts};
 use sched_core::{
@@ -145,7 +145,8 @@ fn check_start(
         .map(|it| values.at(it).len())
         .max();
     // A character takes four bytes at most where it is written as an escape.
-    let added = ADDED + 4 * places.values * longest.unwrap_or_default() + 16 * places.indexes;
+    let own = 4 * places.values * longest.unwrap_or_default() + 16 * places.indexes;
+    let added = ADDED + own + places.quotes;
     let document = first_document(payload, SMALL)?;
     if document.len() + added > SMALL.max_len {
         let max = SMALL.max_len;
@@ -189,6 +190,8 @@ fn check_start(
 struct Places {
     indexes: usize,
     values: usize,
+    /// Bytes by which texts with placeholders may grow where they are written again, in quotes.
+    quotes: usize,
 }
 
 fn placeholders(start: &Start) -> Places {
@@ -197,77 +200,11 @@ fn placeholders(start: &Start) -> Places {
     texts.fold(Places::default(), |places, text| Places {
         indexes: places.indexes + text.matches(INDEX_PLACEHOLDER).count(),
         values: places.values + text.matches(VALUE_PLACEHOLDER).count(),
+        quotes: places.quotes
+            + has_placeholder(text)
+                .then(|| added_by_quotes(text))
+                .unwrap_or_default(),
     })
-}
-
-/// The START of one element; `None` where the text has no place for what is to be said, which is looked at when the array
-/// comes.
-pub(super) fn of_element(payload: &Bytes, element: &ElementStart) -> Option<Bytes> {
-    let document = first_document(payload, SMALL).ok()?;
-    let mut root: Value = serde_yaml::from_slice(document).ok()?;
-    let start = child(root.as_mapping_mut()?, "start")?;
-    let index = element.id.index.to_string();
-    let value = std::str::from_utf8(&element.value).ok()?;
-    let filled = |text: &str| fill(text, &index, value);
-    for key in ["command", "env", "working_dir"] {
-        if let Some(found) = start.get_mut(key) {
-            fill_all(found, &filled);
-        }
-    }
-    start.insert(
-        "instance_uuid".into(),
-        element.id.instance().to_string().into(),
-    );
-    let name = element.name();
-    if !name.is_empty() {
-        child(start, "scheduling")?.insert("name".into(), name.into());
-    }
-    let variables = [
-        ("CIAO_ARRAY_ID", element.id.array.to_string()),
-        ("CIAO_ARRAY_NAME", element.array_name.to_string()),
-        ("CIAO_ARRAY_INDEX", index.clone()),
-        ("CIAO_ARRAY_COUNT", element.count.to_string()),
-        ("CIAO_ARRAY_VALUE", value.to_owned()),
-    ];
-    let env: &mut Mapping = child(start, "env")?;
-    for (name, text) in variables {
-        // A null character ends no variable that a program could read.
-        if !text.is_empty() && !text.contains('\0') {
-            env.insert(name.into(), text.into());
-        }
-    }
-    written_again(payload, document, &root)
-}
-
-/// Replaces placeholders in a text, and in all texts of a list or a mapping.
-fn fill_all(value: &mut Value, filled: &impl Fn(&str) -> String) {
-    match value {
-        Value::String(text) => *text = filled(text),
-        Value::Sequence(values) => values.iter_mut().for_each(|it| fill_all(it, filled)),
-        Value::Mapping(values) => values.values_mut().for_each(|it| fill_all(it, filled)),
-        _ => {}
-    }
-}
-
-/// A text with the index and the value in place of what stands for them. What a value says is not looked at again.
-fn fill(text: &str, index: &str, value: &str) -> String {
-    let mut filled = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('{') {
-        filled.push_str(&rest[..at]);
-        rest = &rest[at..];
-        let (placeholder, text) = if rest.starts_with(INDEX_PLACEHOLDER) {
-            (INDEX_PLACEHOLDER, index)
-        } else if rest.starts_with(VALUE_PLACEHOLDER) {
-            (VALUE_PLACEHOLDER, value)
-        } else {
-            ("{", "{")
-        };
-        filled.push_str(text);
-        rest = &rest[placeholder.len()..];
-    }
-    filled.push_str(rest);
-    filled
 }
 
 /// What the longest text of an element may add to that of its array, for queues.
@@ -277,14 +214,12 @@ pub(super) fn cost(element: &ElementStart) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
+    use proto_frames::Kind;
     use proto_frames::payload::array::StartArray;
-    use proto_frames::payload::{ArrayOrder, Payload, Start};
-    use proto_frames::{Kind, Uuid};
+    use proto_frames::payload::{ArrayOrder, Payload};
 
     use super::super::inputs::tests::{input_of, malformed};
-    use super::{fill, of_element};
-    use sched_core::{Command, ElementId, ElementStart, Input};
+    use sched_core::{Command, Input};
 
     const ARRAY: &str = "67d86208-b46c-4465-9018-e14187d4010f";
 
@@ -303,48 +238,6 @@ mod tests {
         StartArray {
             indexes: indexes.into(),
             ..StartArray::default()
-        }
-    }
-
-    #[test]
-    fn an_element_is_a_start_of_its_own_and_keeps_all_else() {
-        let start = template(
-            "  command: [sim, '{index}', 'a{value}b', '{other}']\n  env: {V: '{value}'}\n  scheduling: {name: sweep}\n",
-        );
-        let element = ElementStart {
-            id: ElementId {
-                array: ARRAY.parse::<Uuid>().expect("it is a UUID"),
-                index: 17,
-            },
-            array_name: "sweep".into(),
-            count: 20,
-            value: Bytes::from_static(b"{index}: [\"x\n'"),
-        };
-        let text = of_element(&Bytes::from(start + "...\nmore\n"), &element).expect("it is made");
-        assert!(text.ends_with(b"...\nmore\n"));
-        assert!(String::from_utf8_lossy(&text).contains("unknown: 3"));
-        let made = Start::decode(&text).expect("it can be read");
-        assert_eq!(made.command, ["sim", "17", "a{index}: [\"x\n'b", "{other}"]);
-        assert_eq!(made.instance_uuid, element.id.instance().to_string());
-        assert_eq!(made.scheduling.expect("it has a name").name, "sweep-17");
-        let variable = |name: &str| made.env.get(name).map(String::as_str);
-        assert_eq!(variable("V"), Some("{index}: [\"x\n'"));
-        assert_eq!(variable("CIAO_ARRAY_INDEX"), Some("17"));
-        assert_eq!(variable("CIAO_ARRAY_COUNT"), Some("20"));
-        assert_eq!(variable("CIAO_ARRAY_NAME"), Some("sweep"));
-        assert_eq!(variable("CIAO_ARRAY_ID"), Some(ARRAY));
-    }
-
-    #[test]
-    fn placeholders_are_replaced_once() {
-        for (text, expected) in [
-            ("", ""),
-            ("{index}", "7"),
-            ("{index", "{index"),
-            ("{{index}}", "{7}"),
-            ("{value}{index}x", "{value}7x"),
-        ] {
-            assert_eq!(fill(text, "7", "{value}"), expected, "{text}");
         }
     }
 

@@ -27,8 +27,8 @@ use proto_frames::payload::guard::{SMALL, first_document};
 use proto_frames::payload::{Delete, OnNodeLoss, Overrides, Payload, Span, Start, Storage};
 use serde_yaml::{Mapping, Value};
 
-use super::arrays;
 use super::parcels::frame_of;
+use super::{arrays, elements};
 use crate::edit;
 use sched_core::{PlacedStart, StartChanges, TargetedCommand};
 
@@ -85,7 +85,7 @@ fn changed(payload: &Bytes, changes: &StartChanges) -> Bytes {
             ..changes.clone()
         };
         // Without a text of its own it would be another instance: its launcher refuses one that says nothing.
-        let own = arrays::of_element(payload, element).unwrap_or_default();
+        let own = elements::of_element(payload, element).unwrap_or_default();
         return changed(&own, &rest);
     }
     let is_added = changes.restart_on_loss || changes.time_limit.is_some();
