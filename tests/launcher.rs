@@ -4,6 +4,8 @@
 
 #[path = "common/certs.rs"]
 mod certs;
+#[path = "common/guarded.rs"]
+mod guarded;
 #[path = "common/messages.rs"]
 mod messages;
 #[path = "common/processes.rs"]

@@ -12,12 +12,14 @@ use ciao_scheduler::ctl::client::ClientConfig;
 use ciao_scheduler::net::tls::{LastRead, TrustFiles};
 use proto_frames::{Role, Uuid};
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
+use self::guarded::GuardedDir;
 use crate::certs::TestCa;
+
+mod guarded;
 
 /// Long enough for anything on a busy machine; only a hang reaches it.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
@@ -25,7 +27,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 /// A directory with an authority, the scheduler's certificate, and whatever else a test puts there.
 pub(crate) struct Site {
     pub(crate) ca: TestCa,
-    dir: TempDir,
+    dir: GuardedDir,
 }
 
 /// A running daemon; killed when dropped, and then its log is printed if the test failed.
@@ -48,7 +50,7 @@ impl Site {
 
     /// One with this authority.
     pub(crate) fn with(ca: TestCa) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = GuardedDir::new();
         ca.write(
             dir.path(),
             &[

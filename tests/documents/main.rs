@@ -9,6 +9,8 @@ mod code;
 mod console;
 mod examples;
 mod generated;
+#[path = "../common/guarded.rs"]
+mod guarded;
 mod help;
 mod links;
 mod log_events;

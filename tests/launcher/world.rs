@@ -15,13 +15,13 @@ use proto_frames::{
     Connect, Connected, Decoder, Encoder, Frame, Kind, Limits, Message, Role, Uuid,
 };
 use rustix::process::{Pid, Signal};
-use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::certs::TestCa;
+use crate::guarded::GuardedDir;
 use crate::messages::next_message;
 use crate::processes;
 use crate::volume::Volume;
@@ -39,7 +39,7 @@ pub(crate) const SERVER: Uuid = Uuid::from_u128(0x5e);
 pub(crate) struct World {
     ca: TestCa,
     listener: TcpListener,
-    dir: TempDir,
+    dir: GuardedDir,
     /// Where the state directory is a file system of its own.
     volume: Option<Volume>,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Peer {
 
 impl World {
     pub(crate) async fn new() -> Self {
-        let (ca, dir) = (TestCa::new(), tempfile::tempdir().unwrap());
+        let (ca, dir) = (TestCa::new(), GuardedDir::new());
         ca.write(
             dir.path(),
             &[("agent", Role::AGENT), ("controller", Role::CONTROLLER)],

@@ -37,6 +37,7 @@ mod history;
 mod http_output;
 mod images;
 mod instances;
+mod killed;
 mod launcher_metrics;
 mod leases;
 mod lists;

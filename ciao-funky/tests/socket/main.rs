@@ -5,6 +5,8 @@
 #[path = "../../../tests/common/certs.rs"]
 mod certs;
 mod defects;
+#[path = "../../../tests/common/guarded.rs"]
+mod guarded;
 mod hostile;
 mod many_uploads;
 mod one_per_node;

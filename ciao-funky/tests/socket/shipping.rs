@@ -7,20 +7,20 @@ use proto_frames::payload::{
     ImageChunk, ImageFailure, ImagePart, ImageWrite, Payload as _, QueryResult, Start,
 };
 use proto_frames::{Frame, Kind};
-use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 use tokio::process::Command;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
+use crate::guarded::GuardedDir;
 use crate::process::{DEADLINE, Process, Reads};
 use crate::scripted::{Answers, Scripted};
 use crate::world::{World, reply};
 
 /// The adapter before a scheduler of which the test writes the script, and the STARTs that it sends.
 struct Alone {
-    dir: TempDir,
+    dir: GuardedDir,
     starts: UnboundedReceiver<Start>,
     _scheduler: Scripted,
     _funky: Process,
@@ -39,7 +39,7 @@ impl Alone {
             _ => {}
         };
         let scheduler = Scripted::playing(script).await;
-        let dir = tempfile::tempdir().unwrap();
+        let dir = GuardedDir::new();
         let client = scheduler.client();
         let mut command = Command::new(env!("CARGO_BIN_EXE_ciao-funky"));
         command

@@ -9,13 +9,13 @@ use std::process::Stdio;
 use proto_frames::Role;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, interval, timeout};
 
 use crate::certs::TestCa;
+use crate::guarded::GuardedDir;
 use crate::process::{DEADLINE, LOOK_EVERY, Process, Reads, program};
 use crate::supervisors::end_instances;
 
@@ -24,7 +24,7 @@ const STATE: &str = "funky";
 
 /// The scheduler, launchers by name, and the adapter.
 pub(crate) struct World {
-    dir: TempDir,
+    dir: GuardedDir,
     address: SocketAddr,
     scheduler: Option<Process>,
     launchers: Vec<(String, Child)>,
@@ -51,7 +51,7 @@ impl World {
 
     /// A scheduler alone.
     pub(crate) async fn bare(flags: &[&str]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = GuardedDir::new();
         let leaves = [("controller", Role::CONTROLLER), ("agent", Role::AGENT)];
         TestCa::new().write(dir.path(), &leaves);
         let policy = "configure:\n  scheduler:\n    policy:\n      preemption: true\n";

@@ -6,6 +6,8 @@
 #[path = "../../../tests/common/certs.rs"]
 mod certs;
 mod connections;
+#[path = "../../../tests/common/guarded.rs"]
+mod guarded;
 mod hostile;
 mod instances;
 mod peers;

@@ -6,11 +6,11 @@ use std::process::{Output, Stdio};
 
 use proto_frames::Role;
 use serde_json::Value;
-use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::time::{Instant, interval};
 
 use crate::certs::TestCa;
+use crate::guarded::GuardedDir;
 use crate::peers::{Controller, Worker};
 use crate::process::{DEADLINE, LOOK_EVERY, Process, Reads, program};
 
@@ -22,7 +22,7 @@ const REPORT_INTERVAL: &str = "-report-interval";
 
 /// The scheduler and the adapter.
 pub(crate) struct World {
-    dir: TempDir,
+    dir: GuardedDir,
     scheduler_at: SocketAddr,
     workers_at: SocketAddr,
     controllers_at: SocketAddr,
@@ -48,7 +48,7 @@ impl World {
 
     /// Nothing that runs.
     pub(crate) fn bare(flags: &[&str]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = GuardedDir::new();
         let leaves = [
             ("controller", Role::CONTROLLER),
             ("agent", Role::AGENT),

@@ -9,9 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
 
 use super::matching::{Extra, Names};
+use crate::guarded::GuardedDir;
 
 /// Long enough for anything on a busy machine; only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -53,7 +53,7 @@ fn deadline() -> Duration {
 
 /// Everything that runs for a page.
 pub(super) struct Cluster {
-    home: TempDir,
+    home: GuardedDir,
     names: Names,
     /// What later commands of the terminal need: `cd` and `export`.
     state: String,
@@ -83,7 +83,7 @@ pub(super) enum Ran {
 impl Cluster {
     pub(super) fn new() -> Self {
         Self {
-            home: tempfile::tempdir().unwrap(),
+            home: GuardedDir::new(),
             names: Names::default(),
             state: String::new(),
             status: 0,
