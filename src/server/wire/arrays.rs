@@ -200,10 +200,10 @@ fn placeholders(start: &Start) -> Places {
     texts.fold(Places::default(), |places, text| Places {
         indexes: places.indexes + text.matches(INDEX_PLACEHOLDER).count(),
         values: places.values + text.matches(VALUE_PLACEHOLDER).count(),
-        quotes: places.quotes
-            + has_placeholder(text)
-                .then(|| added_by_quotes(text))
-                .unwrap_or_default(),
+        quotes: match has_placeholder(text) {
+            true => places.quotes + added_by_quotes(text),
+            false => places.quotes,
+        },
     })
 }
 
