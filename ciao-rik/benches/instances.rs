@@ -13,6 +13,8 @@
 
 #[path = "../../tests/common/certs.rs"]
 mod certs;
+#[path = "../../tests/common/guarded.rs"]
+mod guarded;
 #[path = "../tests/services/peers.rs"]
 mod peers;
 #[path = "../../ciao-adapter/tests/common/process.rs"]

@@ -38,7 +38,7 @@ impl World {
         // A connection begins with the answer to CONNECT.
         let configuration = Bytes::new();
         for message in [&Message::Connected { configuration }, &message] {
-            sim_support::encode(message, Uuid::nil(), uuid, &mut encoder, &mut bytes);
+            sim_support::encode(message, (Uuid::nil(), None), uuid, &mut encoder, &mut bytes);
         }
         let mut decoder = Decoder::client(Encoding::Native, Limits::default());
         decoder.decode(&mut bytes).expect("CONNECTED is whole");
