@@ -59,11 +59,14 @@ impl RunNumbers {
         self.earlier.push((node, number));
     }
 
-    /// The START that was given to this node has failed: no run has begun.
+    /// The START that was given to this node has failed: no run has begun. The latest is the one before, whose end its node
+    /// may still have to report.
     pub(crate) fn take_back(&mut self, node: Uuid) {
         if self.node == Some(node) {
             self.latest -= 1;
-            self.node = None;
+            let latest = self.latest;
+            let before = self.earlier.pop_if(|(_, number)| *number == latest);
+            self.node = before.map(|(node, _)| node);
         }
     }
 
@@ -131,6 +134,12 @@ mod tests {
         }
         assert_eq!((runs.latest(), runs.earlier().len()), (93, MAX_EARLIER));
         runs.take_back(Uuid::from_u128(99));
-        assert_eq!((runs.latest(), runs.node()), (92, None));
+        assert_eq!(
+            (runs.latest(), runs.node()),
+            (92, Some(Uuid::from_u128(98)))
+        );
+        runs.close(Uuid::from_u128(97));
+        runs.take_back(Uuid::from_u128(98));
+        assert_eq!((runs.latest(), runs.node()), (91, None));
     }
 }

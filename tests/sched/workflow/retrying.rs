@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use proto_frames::payload::{EndFacts, EndWhy, PhaseName, RetryPolicy, Span};
+use proto_frames::payload::{EndFacts, EndWhy, PhaseName, RetryPolicy, Span, StartFailureReason};
 use proto_frames::{Kind, Role, Uuid};
 use sched_core::{
     Capabilities, Config, Dialect, EndHow, EndReport, InstanceReport, Message, NodeExtras,
@@ -132,8 +132,8 @@ fn what_an_earlier_try_left_on_another_node_is_no_run_of_its_own_when_it_is_dele
     assert_eq!(world.store.runs_of("a"), [(Some(0), 1)]);
 }
 
-#[test]
-fn one_whose_time_was_over_on_a_lost_node_is_not_started_again() {
+/// One with a time limit runs on a node that has a lease, is lost, and is to be started again; none is there.
+fn lost_with_time_limit() -> (World, SessionId) {
     let (mut world, controller, first) = with_able_node(durable());
     let limited = request("a", 50)
         .restarting()
@@ -144,6 +144,11 @@ fn one_whose_time_was_over_on_a_lost_node_is_not_started_again() {
     world.cut(first);
     world.advance(FENCED);
     assert_eq!(world.placements(), [], "no other node is there");
+    (world, controller)
+}
+
+/// Its node is back, and says that it ended there because its time was over: that is its end.
+fn ended_before_it_was_lost(world: &mut World) {
     let over = EndFacts {
         why: EndWhy::TimeLimit,
         ..EndFacts::default()
@@ -152,12 +157,31 @@ fn one_whose_time_was_over_on_a_lost_node_is_not_started_again() {
         how: EndHow::Stopped,
         ..own_end_with(1, "a", -15, over)
     };
+    world.look_away();
     let first = world.silent_node(1);
     world.ends(first, 0, vec![end], Vec::new());
-    able_ready(&mut world, first);
+    able_ready(world, first);
     world.advance(Duration::from_secs(60));
     assert_eq!(world.placements(), []);
     assert_eq!(world.store.runs_of("a"), [(Some(-15), 0)]);
+}
+
+#[test]
+fn one_whose_time_was_over_on_a_lost_node_is_not_started_again() {
+    let (mut world, _) = lost_with_time_limit();
+    ended_before_it_was_lost(&mut world);
+}
+
+#[test]
+fn one_that_had_ended_on_its_lost_node_is_not_started_again_after_others_refused_it() {
+    let (mut world, _) = lost_with_time_limit();
+    for number in [2, 3] {
+        let other = able(&mut world, number);
+        assert_eq!(world.placements(), [("a".to_owned(), other)]);
+        world.start_failed(other, "a", StartFailureReason::LaunchFailure);
+        assert_eq!(world.placements(), []);
+    }
+    ended_before_it_was_lost(&mut world);
 }
 
 #[test]
