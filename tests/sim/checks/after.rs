@@ -19,6 +19,9 @@ pub(super) struct After {
     books: BTreeMap<u32, Book>,
     /// Those that were placed, or waited for room, since their START was taken in: they come after no one any more.
     placed: BTreeSet<u32>,
+    /// Those that have failed since their START was taken in: a failure that was not told is told again to others, when what
+    /// they came after may have ended.
+    failed: BTreeSet<u32>,
     /// Facts seen so far.
     seen: u64,
     /// After how many facts the START of an instance came that does not live.
@@ -126,7 +129,7 @@ impl Check for After {
             Fact::DependencyFailed {
                 instance,
                 ref detail,
-            } => return self.fails(instance, detail, world),
+            } if self.failed.insert(instance) => return self.fails(instance, detail, world),
             _ => {}
         }
         Ok(())
@@ -171,6 +174,7 @@ impl After {
     /// A START of it is taken in: one that does not live comes after others once more.
     fn taken(&mut self, instance: u32) {
         let seen = self.seen;
+        self.failed.remove(&instance);
         let book = self.book(instance);
         book.is_open = true;
         if book.state.is_none() {
