@@ -214,7 +214,7 @@ impl Etcd {
         }
     }
 
-    /// Whoever writes what is to be kept is to be the one that leads.
+    /// Only the leader may write what is kept.
     fn see_write(&mut self, by: Server, key: &[u8]) {
         let besides = [
             self.names.leader(),
