@@ -469,6 +469,15 @@ impl Instance {
         self.tried.clear();
     }
 
+    /// Nodes that were full may be chosen again, and all that refused it where it has run: that is never given up, so that
+    /// no attempts are counted.
+    pub(crate) fn ask_again(&mut self) {
+        match self.has_run {
+            true => self.tried.clear(),
+            false => self.tried.clear_full(),
+        }
+    }
+
     /// After which ends it is placed again, and how often, where its START says that and is known.
     pub(crate) fn retry(&self) -> Option<&RetryPolicy> {
         self.request()?.scheduling.as_deref()?.retry.as_ref()

@@ -32,6 +32,19 @@ impl AllTried {
         self.0.push(tried);
     }
 
+    /// Forgets those that were full: they may be chosen again, and the others count as attempts.
+    pub(crate) fn clear_full(&mut self) {
+        self.0
+            .retain(|it| it.reason != StartFailureReason::FullComputeNode);
+    }
+
+    /// Whether one of them was full.
+    pub(crate) fn has_full(&self) -> bool {
+        self.0
+            .iter()
+            .any(|it| it.reason == StartFailureReason::FullComputeNode)
+    }
+
     /// Forgets all: these nodes may be chosen again.
     pub(crate) fn clear(&mut self) {
         self.0 = Vec::new();

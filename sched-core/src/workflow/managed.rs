@@ -130,11 +130,12 @@ impl Scheduler {
         }
     }
 
-    /// The time of its refusals is over: nodes that refused a waiting instance may be chosen again.
+    /// The time of its refusals is over: nodes that refused a waiting instance may be chosen again, as far as that is no
+    /// attempt.
     pub(crate) fn ask_again(&mut self, instance: &InstanceId) {
         let managed = self.instances.get_mut(instance);
         if let Some(managed) = managed.filter(|managed| managed.state().is_waiting()) {
-            managed.forget_refusals();
+            managed.ask_again();
             self.leave_queue(instance);
             self.reschedule(instance, &Cause::RefusalsOver);
         }

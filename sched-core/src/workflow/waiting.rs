@@ -135,13 +135,13 @@ impl Scheduler {
         } else {
             cause
         };
-        let is_refused = !managed.tried().is_empty();
+        let (is_refused, is_full) = (!managed.tried().is_empty(), managed.tried().has_full());
         let (has_run, waited) = (managed.has_run(), self.now - managed.arrived());
         self.transition(instance, LifecycleEvent::Queued, cause);
-        if is_refused && !has_run {
+        if is_full && !has_run {
             let at = self.now + waited.clamp(FULL_TIME, REFUSED_TIME);
             self.timers.set(Timer::AskAgain(instance.clone()), at);
-        } else if is_refused {
+        } else if is_refused && has_run {
             self.timers.set(
                 Timer::LookAgain(instance.clone()),
                 self.now + RESUME_ELSEWHERE_AFTER,

@@ -210,24 +210,26 @@ fn what_full_nodes_refuse_is_no_attempt_of_one_that_may_wait() {
     assert_eq!(world.placements(), [("a".to_owned(), second)]);
     world.start_failed(second, "a", StartFailureReason::LaunchFailure);
     assert_eq!(world.placements(), []);
+    // Only the one that was full: a failure to start is an attempt.
     world.advance(Duration::from_secs(1));
-    let again = world.placements();
-    assert_eq!(again.len(), 1, "{again:?}");
-    let node = again[0].1;
-    world.start_failed(node, "a", StartFailureReason::LaunchFailure);
-    let placed = world.placements();
+    assert_eq!(world.placements(), [("a".to_owned(), first)]);
     assert_eq!(world.failures(controller), []);
-    assert_eq!(
-        placed.len(),
-        1,
-        "the second attempt of those since: {placed:?}"
-    );
-    world.start_failed(placed[0].1, "a", StartFailureReason::LaunchFailure);
+    world.start_failed(first, "a", StartFailureReason::LaunchFailure);
     let failures = world.failures(controller);
     assert_eq!(
         failures,
         one_failure("a", StartFailureReason::LaunchFailure)
     );
+}
+
+#[test]
+fn a_node_that_could_not_start_what_waits_is_not_asked_again() {
+    let (mut world, controller, node) = World::new().with_node(100);
+    world.place_as(controller, request("a", 50).waiting(30).attempts(2));
+    world.look_away();
+    world.start_failed(node, "a", StartFailureReason::LaunchFailure);
+    world.advance(Duration::from_secs(29));
+    assert_eq!(world.placements(), []);
 }
 
 #[test]
