@@ -29,6 +29,7 @@ pub(crate) mod filters;
 pub(crate) mod list;
 pub(crate) mod policy;
 pub(crate) mod requests;
+pub(crate) mod subset;
 pub(crate) mod trial;
 pub(crate) mod weighers;
 

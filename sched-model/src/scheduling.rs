@@ -256,6 +256,7 @@ impl Scheduling {
 
     /// Whether it is to be started on another node when its own is lost: without limit, or as one of its retries.
     #[must_use]
+    #[inline]
     pub fn restarts_on_node_loss(&self) -> bool {
         self.on_node_loss == OnNodeLoss::Restart
             || (self.retry.as_ref()).is_some_and(RetryPolicy::covers_node_failure)

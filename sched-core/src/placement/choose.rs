@@ -32,9 +32,9 @@ use crate::cluster::table::{Slot, Table};
 use crate::cluster::view::{Asked, GroupNow, NODE_SCOPE, View};
 use crate::cluster::{Cluster, facts};
 use crate::placement::Placement;
-use crate::placement::filters::{Filter, Narrowing};
+use crate::placement::filters::{Concerned, Narrowing};
 use crate::placement::policy::{Policy, allowed, best};
-use crate::placement::weighers::Weighted;
+use crate::placement::weighers::{Weighing, Weighted};
 
 impl Placement {
     /// The node for a query among those that are READY, or `None` where none fits. It becomes the most recently used of
@@ -77,12 +77,7 @@ impl Placement {
         if !asked.unknown_names().is_empty() {
             return None;
         }
-        let search = Search::new(
-            view,
-            &asked,
-            self.policy.concerned(&asked).collect(),
-            labels,
-        );
+        let search = Search::new(view, &asked, self.policy.concerned(&asked), labels);
         let nodes = view.nodes;
         let slot = search.first_of(full.into_iter().filter_map(|key| {
             let may_try = nodes.node(key).may_be_tried();
@@ -112,12 +107,7 @@ impl Placement {
         {
             // A filter that concerns this START would be skipped on this short cut: it must be one that `concerns_all`
             // announces or that `View::first_with_room` rules out.
-            debug_assert!(
-                policy
-                    .concerned(&view.asked(query, labels))
-                    .next()
-                    .is_none()
-            );
+            debug_assert!(policy.concerned(&view.asked(query, labels)).is_empty());
             return found;
         }
         let asked = view.asked(query, labels);
@@ -125,12 +115,12 @@ impl Placement {
         if !asked.unknown_names().is_empty() {
             return None;
         }
-        let search = Search::new(view, &asked, policy.concerned(&asked).collect(), labels);
+        let search = Search::new(view, &asked, policy.concerned(&asked), labels);
         let weighers = policy.weighing(&asked);
         let found = if weighers.is_empty() {
             search.first()
         } else {
-            let preferences = preferences(&asked, view, labels, &weighers);
+            let preferences = preferences(&asked, view, labels, weighers);
             let decide = policy.weighs_preferences_alone() && search.say_all(&preferences);
             match decide.then(|| search.granting(&preferences)).flatten() {
                 Some(slot) => Some(slot),
@@ -138,7 +128,7 @@ impl Placement {
                 None if decide && preferences.len() == 1 && asked.group().is_none() => {
                     search.first()
                 }
-                None => search.best(&preferences, &weighers, policy, &mut self.chance),
+                None => search.best(&preferences, weighers, policy, &mut self.chance),
             }
         };
         let found = found.or_else(|| search.filling());
@@ -168,7 +158,7 @@ pub(crate) struct Search<'a> {
     /// are.
     pub(super) asked: &'a Asked<'a>,
     /// The filters of the policy that have to do with this START, in the policy's order.
-    pub(super) filters: Vec<&'a dyn Filter>,
+    pub(super) filters: Concerned<'a>,
     /// A slot must be allowed by every one of these. They rule out 64 slots at a time and need not be complete:
     /// `admits` is asked of each slot that they let pass.
     masks: Vec<Mask>,
@@ -185,7 +175,7 @@ impl<'a> Search<'a> {
     pub(crate) fn new(
         view: View<'a>,
         asked: &'a Asked<'a>,
-        filters: Vec<&'a dyn Filter>,
+        filters: Concerned<'a>,
         labels: &mut LabelIndex,
     ) -> Self {
         let mut narrowing = Narrowing {
@@ -194,7 +184,7 @@ impl<'a> Search<'a> {
             masks: Vec::new(),
             list: None,
         };
-        for filter in &filters {
+        for filter in filters.iter() {
             filter.narrow(asked, &mut narrowing);
         }
         let Narrowing { masks, list, .. } = narrowing;
@@ -250,7 +240,7 @@ impl<'a> Search<'a> {
     fn best(
         &self,
         preferences: &[Mask],
-        weighers: &[Weighted],
+        weighers: Weighing<'_>,
         policy: &Policy,
         chance: &mut fastrand::Rng,
     ) -> Option<Slot> {
@@ -399,7 +389,7 @@ fn preferences(
     asked: &Asked<'_>,
     view: View<'_>,
     labels: &mut LabelIndex,
-    weighers: &[Weighted],
+    weighers: Weighing<'_>,
 ) -> Vec<Mask> {
     let mut preferences = Vec::new();
     if let Some(image) = &asked.query.request().image

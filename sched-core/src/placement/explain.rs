@@ -198,7 +198,7 @@ impl Placement {
         let is_absent = cluster.is_absent(query);
         let (view, labels) = cluster.view_and_labels(pool, now);
         let asked = view.asked(query, labels);
-        let filters = self.policy.concerned(&asked).collect();
+        let filters = self.policy.concerned(&asked);
         let search = Search::new(view, &asked, filters, labels);
         let mut tally = Tally::new(&search);
         match &search.list {

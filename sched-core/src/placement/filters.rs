@@ -21,6 +21,7 @@ use crate::api::no_fit::Lack;
 use crate::api::rules::FilterRule;
 use crate::cluster::candidate::Candidate;
 use crate::cluster::view::Asked;
+use crate::placement::subset::Subset;
 
 mod aggregate_limits;
 mod avoid;
@@ -102,6 +103,9 @@ pub(crate) trait Filter: Debug + Send {
         false
     }
 }
+
+/// The filters of a policy that have to do with one START.
+pub(crate) type Concerned<'a> = Subset<'a, Box<dyn Filter>>;
 
 /// For which of the things that a filter looks at a node failed: the index of an expression, say, or a constant of the
 /// filter. Only the filter that made it can read it. Nodes with the same miss of the same filter are counted as one

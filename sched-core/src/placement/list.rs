@@ -33,7 +33,7 @@ impl Placement {
         if limit == 0 || !asked.unknown_names().is_empty() {
             return Vec::new();
         }
-        let filters = self.policy().concerned(&asked).collect();
+        let filters = self.policy().concerned(&asked);
         let search = Search::new(view, &asked, filters, labels);
         let masks: Vec<Mask> = constraints.iter().map(|it| mask(it, labels)).collect();
         let mut slots = Vec::new();

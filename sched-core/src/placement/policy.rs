@@ -19,8 +19,9 @@ use crate::cluster::facts;
 use crate::cluster::labels::Mask;
 use crate::cluster::view::Asked;
 use crate::placement::defaults::Defaults;
-use crate::placement::filters::{self, Filter};
-use crate::placement::weighers::{self, PREFERENCES, Weighted};
+use crate::placement::filters::{self, Concerned, Filter};
+use crate::placement::subset::MAX_ENTRIES;
+use crate::placement::weighers::{self, PREFERENCES, Weighing, Weighted};
 
 /// How a node is chosen among those that fit.
 #[derive(Debug)]
@@ -28,8 +29,11 @@ pub(crate) struct Policy {
     /// In the order in which they are asked; those that every policy has come first unless the configuration lists
     /// them.
     filters: Vec<Box<dyn Filter>>,
-    /// Those that the configuration lists. What a START itself prefers is weighed beside them ([`Policy::weighing`]).
+    /// Those that the configuration lists, then those for what a START itself prefers, unless the configuration lists
+    /// these with a multiplier of its own.
     weighers: Vec<Weighted>,
+    /// How many of `weighers` the configuration lists.
+    listed_weighers: usize,
     /// Nodes that are weighed for one START; `usize::MAX` = all that fit. Above 0.
     pub(super) candidates: usize,
     /// How many of the best one is drawn from. Above 0.
@@ -86,14 +90,18 @@ impl Policy {
             weighers::build(rule)
                 .map_err(|problem| error(format!("policy.weighers[{at}]"), problem))
         };
-        let weighers = rules
+        let mut weighers = rules
             .weighers
             .iter()
             .enumerate()
             .map(build)
             .collect::<Result<Vec<_>, _>>()?;
+        let listed_weighers = weighers.len();
+        weighers.extend(not_in(&weighers, &PREFERENCES));
+        check_count("policy.filters", filters.len())?;
+        check_count("policy.weighers", weighers.len())?;
         let takes_any_with_room =
-            weighers.is_empty() && !filters.iter().any(|filter| filter.concerns_all());
+            listed_weighers == 0 && !filters.iter().any(|filter| filter.concerns_all());
         let at_least_one = |key: &str, value: usize| match value {
             0 => Err(error(
                 format!("policy.{key}"),
@@ -104,6 +112,7 @@ impl Policy {
         Ok(Self {
             filters,
             weighers,
+            listed_weighers,
             candidates: at_least_one("candidates", rules.candidates.unwrap_or(usize::MAX))?,
             subset_size: at_least_one("subset_size", rules.subset_size)?,
             preemption: rules.preemption,
@@ -130,14 +139,8 @@ impl Policy {
     }
 
     /// The filters that have to do with a START, in order.
-    pub(crate) fn concerned<'p>(
-        &'p self,
-        asked: &'p Asked<'_>,
-    ) -> impl Iterator<Item = &'p dyn Filter> {
-        self.filters
-            .iter()
-            .map(|filter| &**filter)
-            .filter(|filter| filter.concerns(asked))
+    pub(crate) fn concerned(&self, asked: &Asked<'_>) -> Concerned<'_> {
+        Concerned::new(&self.filters, |filter| filter.concerns(asked))
     }
 
     /// Whether the policy may place any instance again, so that every instance becomes a managed one and its START is
@@ -149,25 +152,20 @@ impl Policy {
     /// Whether only a START's own preferences are weighed and the best node is taken: then masks may stand in for
     /// weighing.
     pub(crate) fn weighs_preferences_alone(&self) -> bool {
-        self.weighers.is_empty() && self.subset_size == 1
+        self.listed_weighers == 0 && self.subset_size == 1
     }
 
     /// The weighers that tell nodes apart for a START: the policy's, then those for what the START itself prefers,
     /// unless the policy lists these with a multiplier of its own. Empty where the first node that fits is to be taken.
-    pub(crate) fn weighing(&self, asked: &Asked<'_>) -> Vec<Weighted> {
-        let is_listed = |preference: &&Weighted| {
-            let name = preference.weigher().name();
-            self.weighers
-                .iter()
-                .all(|weighted| weighted.weigher().name() != name)
-        };
-        let preferences = PREFERENCES.iter().filter(is_listed);
-        self.weighers
-            .iter()
-            .chain(preferences)
-            .filter(|weighted| weighted.weigher().concerns(asked))
-            .cloned()
-            .collect()
+    pub(crate) fn weighing(&self, asked: &Asked<'_>) -> Weighing<'_> {
+        Weighing::new(&self.weighers, |weighted| {
+            weighted.weigher().concerns(asked)
+        })
+    }
+
+    /// The weighers that the configuration lists.
+    fn listed(&self) -> &[Weighted] {
+        &self.weighers[..self.listed_weighers]
     }
 
     /// Whether a key of `start.scheduling` has an effect under this policy: the filter that reads it is asked, or the
@@ -187,7 +185,7 @@ impl Policy {
     /// # Errors
     /// That it does not, so that the multiplier would have no effect.
     fn check_weigher(&self, name: &str) -> Result<(), String> {
-        let mut listed = self.weighers.iter().map(|it| it.weigher().name());
+        let mut listed = self.listed().iter().map(|it| it.weigher().name());
         if listed.any(|it| it == name) {
             return Ok(());
         }
@@ -200,7 +198,7 @@ impl Policy {
     /// those that every policy has.
     fn weighs(&self, name: &str) -> bool {
         let is_it = |weighted: &&Weighted| weighted.weigher().name() == name;
-        let mut listed = self.weighers.iter().filter(is_it).peekable();
+        let mut listed = self.listed().iter().filter(is_it).peekable();
         if listed.peek().is_none() {
             return PREFERENCES.iter().any(|preference| is_it(&preference));
         }
@@ -250,6 +248,28 @@ fn check_facts(key: &str, select: &[sched_model::Expression]) -> Result<(), Rule
     Ok(())
 }
 
+/// Those of `preferences` that are not among `listed`, by name.
+fn not_in(listed: &[Weighted], preferences: &[Weighted]) -> Vec<Weighted> {
+    let is_listed = |name: &str| listed.iter().any(|it| it.weigher().name() == name);
+    let left = preferences
+        .iter()
+        .filter(|preference| !is_listed(preference.weigher().name()));
+    left.cloned().collect()
+}
+
+/// Whether a list with what every policy has is short enough for a search to pick from it.
+fn check_count(key: &str, count: usize) -> Result<(), RuleError> {
+    match count {
+        0..=MAX_ENTRIES => Ok(()),
+        _ => Err(error(
+            key.to_owned(),
+            format!(
+                "with those that every policy has there are {count}; at most {MAX_ENTRIES} are possible: list each once"
+            ),
+        )),
+    }
+}
+
 /// A problem with the key it belongs to.
 fn error(key: String, problem: String) -> RuleError {
     RuleError { key, problem }
@@ -263,13 +283,13 @@ fn error(key: String, problem: String) -> RuleError {
 /// `count` is above 1.
 pub(crate) fn best<'a, T: Copy>(
     candidates: &[(T, Candidate<'a>)],
-    weighers: &[Weighted],
+    weighers: Weighing<'_>,
     asked: &Asked<'_>,
     count: usize,
 ) -> Vec<T> {
     let mut scores = vec![0.0; candidates.len()];
     let mut values = Vec::with_capacity(candidates.len());
-    for weighted in weighers {
+    for weighted in weighers.iter() {
         values.clear();
         values.extend(
             candidates

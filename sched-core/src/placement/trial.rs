@@ -185,7 +185,7 @@ fn against(
     let (view, labels) = cluster.view_and_labels(query.pool(), now);
     let asked = view.asked(query, labels);
     let node = view.candidate(placed.node);
-    let missed = policy.concerned(&asked).filter_map(|filter| {
+    let missed = policy.concerned(&asked).iter().filter_map(|filter| {
         let miss = filter.admits(&node, &asked).err()?;
         let lack = filter.lack(miss, &asked);
         Some((Against::Filter(filter.name(), miss), lack))

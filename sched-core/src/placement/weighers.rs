@@ -21,6 +21,7 @@ use sched_model::expression::is_name;
 use crate::api::rules::{PREFER_MULTIPLIER, WeigherRule};
 use crate::cluster::candidate::Candidate;
 use crate::cluster::view::Asked;
+use crate::placement::subset::Subset;
 
 /// How good a node is for a START. Asked only about nodes that fit, and never a reason to reject one.
 pub(crate) trait Weigher: Debug + Send + Sync {
@@ -44,6 +45,9 @@ pub(crate) struct Weighted {
     /// By how much it counts where no aggregate of the node says otherwise; finite, and negative to prefer less.
     pub(super) multiplier: f64,
 }
+
+/// The weighers that tell nodes apart for one START.
+pub(crate) type Weighing<'a> = Subset<'a, Weighted>;
 
 /// A weigher: one of a fixed list, or one that the configuration made.
 #[derive(Debug, Clone)]

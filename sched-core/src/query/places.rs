@@ -91,6 +91,7 @@ impl Sight<'_> {
                 .placement
                 .policy()
                 .concerned(&asked)
+                .iter()
                 .all(|filter| filter.admits(&node, &asked).is_ok())
     }
 

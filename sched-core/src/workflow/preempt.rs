@@ -248,7 +248,7 @@ impl Sight<'_> {
         if !asked.unknown_names().is_empty() {
             return None;
         }
-        let filters: Vec<_> = self.placement.policy().concerned(&asked).collect();
+        let filters = self.placement.policy().concerned(&asked);
         let (mut best, mut left): (Option<(NodeKey, PreemptionPlan)>, _) =
             (None, MAX_ENTRIES_LOOKED_AT);
         for &key in nodes {

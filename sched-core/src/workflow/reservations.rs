@@ -32,7 +32,7 @@ impl Sight<'_> {
         if !asked.unknown_names().is_empty() {
             return None;
         }
-        let filters: Vec<_> = self.placement.policy().concerned(&asked).collect();
+        let filters = self.placement.policy().concerned(&asked);
         // A place in a group does not become free by what a reservation does.
         let has_place = |key: NodeKey| {
             waiter.purpose() != Purpose::Resume

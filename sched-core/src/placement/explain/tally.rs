@@ -381,7 +381,7 @@ impl<'a> Tally<'a> {
         };
         let lack = match failed {
             Failed::Lasting(at, miss) | Failed::Filter(at, miss) => {
-                let filter = self.search.filters[usize::from(at)];
+                let filter = &self.search.filters[usize::from(at)];
                 reason.reason = filter.reason();
                 reason.what = filter.what(miss, self.search.asked);
                 reason.never = filter.is_lasting(miss, self.search.asked);
