@@ -381,6 +381,16 @@ fn rules_that_do_not_hold_together_are_told_by_their_key() {
             "expected a number above 0",
         ),
         (no_subset, "policy.subset_size", "expected a number above 0"),
+        (
+            filters(&[("load", Some(8)); 55]),
+            "policy.filters",
+            "with those that every policy has there are 65; at most 64 are possible: list each once",
+        ),
+        (
+            weighers(&[("load", 1.0); 61]),
+            "policy.weighers",
+            "with those that every policy has there are 65; at most 64 are possible: list each once",
+        ),
     ] {
         let error = ruling(policy).check().expect_err(key);
         assert_eq!((error.key.as_str(), error.problem.as_str()), (key, problem));

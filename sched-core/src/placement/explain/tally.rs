@@ -20,7 +20,7 @@ use crate::cluster::index::ColumnId;
 use crate::cluster::node::NodeStatus;
 use crate::cluster::view::Asked;
 use crate::placement::choose::Search;
-use crate::placement::filters::Miss;
+use crate::placement::filters::{Filter, Miss};
 
 /// The kind of reason of nodes that are lost.
 const LOST: &str = "lost";
@@ -381,7 +381,7 @@ impl<'a> Tally<'a> {
         };
         let lack = match failed {
             Failed::Lasting(at, miss) | Failed::Filter(at, miss) => {
-                let filter = &self.search.filters[usize::from(at)];
+                let filter: &dyn Filter = &*self.search.filters[usize::from(at)];
                 reason.reason = filter.reason();
                 reason.what = filter.what(miss, self.search.asked);
                 reason.never = filter.is_lasting(miss, self.search.asked);
