@@ -162,12 +162,10 @@ impl Check for Finished {
             let came: Vec<Outcome> = of_it.map(Outcome::of).collect();
             let last: Vec<&Outcome> = came.iter().filter(|it| !it.is_earlier).collect();
             let has_end = match () {
-                // A process that was told to end with its lease may have ended by itself at that moment.
-                // Nor is it known how one ended that was placed again and was not begun, or not for long.
-                () if book.has_failed && (end.code >= 0 || end.is_superseded) => {
-                    last.iter().all(|it| it.code.is_none() || it.is_of(&end))
-                }
-                () if book.has_failed => last.iter().all(|it| it.code.is_none()),
+                // A process that was told to end with its lease may have ended by itself at that moment; how one ended
+                // that was placed again and was not begun, or not for long, is not known; and what was to be placed again
+                // and was given to no node has only the end that its node says, as that it was stopped by hand.
+                () if book.has_failed => last.iter().all(|it| it.code.is_none() || it.is_of(&end)),
                 () if book.goes_on => true,
                 () if book.is_deleted_later => {
                     last.iter().all(|it| it.code.is_none() || it.is_of(&end))
