@@ -24,6 +24,7 @@ use std::time::Instant;
 
 use indexmap::IndexMap;
 use sched_model::Uuid;
+use sched_model::array::element_index;
 
 use crate::api::array::ElementId;
 use crate::api::ids::{InstanceId, SessionId};
@@ -93,6 +94,17 @@ impl Arrays {
     /// Whether it is the UUID of an array.
     pub(crate) fn has(&self, id: &InstanceId) -> bool {
         matches!(id, InstanceId::Uuid(uuid) if self.all.contains_key(uuid))
+    }
+
+    /// The element that an instance is, of an array that is here.
+    pub(crate) fn element(&self, instance: &InstanceId) -> Option<ElementId> {
+        let &InstanceId::Uuid(uuid) = instance else {
+            return None;
+        };
+        self.all.values().find_map(|array| {
+            let index = element_index(array.id(), uuid)?;
+            array.state(index).map(|_| array.element(index))
+        })
     }
 
     /// Whether there is none.

@@ -28,6 +28,17 @@ pub fn element_uuid(array: Uuid, index: u32) -> Uuid {
     Uuid::from_u128(array.as_u128() ^ ((u128::from(index) + 1) << 96))
 }
 
+/// The index of the element whose instance has this UUID, were it of this array; `None` if it cannot be one of it.
+#[must_use]
+pub fn element_index(array: Uuid, instance: Uuid) -> Option<u32> {
+    let differs = array.as_u128() ^ instance.as_u128();
+    let is_one = differs << 32 == 0;
+    u32::try_from(differs >> 96)
+        .ok()
+        .filter(|_| is_one)?
+        .checked_sub(1)
+}
+
 record! {
     /// `start_array: {indexes, running_max, start_bytes, bytes}`: a new array; or `{array_uuid, rerun}`: what did not
     /// succeed of one that is there is to run once more.
@@ -222,7 +233,23 @@ impl fmt::Display for Indexes {
 
 #[cfg(test)]
 mod tests {
-    use super::{Indexes, MAX_ELEMENTS};
+    use super::{Indexes, MAX_ELEMENTS, MAX_INDEX, element_index, element_uuid};
+    use crate::Uuid;
+
+    #[test]
+    fn an_elements_uuid_leads_back_to_its_index() {
+        for array in
+            [0, 7, u128::MAX, 0xa77a_0000_0000_4000_8000_0000_0000_0001].map(Uuid::from_u128)
+        {
+            for index in [0, 1, 499, MAX_INDEX] {
+                let instance = element_uuid(array, index);
+                assert_eq!(element_index(array, instance), Some(index));
+                let other = Uuid::from_u128(array.as_u128() ^ 1);
+                assert_eq!(element_index(other, instance), None);
+            }
+            assert_eq!(element_index(array, array), None);
+        }
+    }
 
     #[test]
     fn positions_and_indexes_lead_to_each_other() {

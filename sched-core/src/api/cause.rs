@@ -226,6 +226,10 @@ pub struct OtherEnd {
     pub exit_code: Option<i64>,
     /// Why its START failed, if it never ran.
     pub failed: Option<StartFailureReason>,
+    /// Whether it is an element of an array that never began.
+    pub never_began: bool,
+    /// Whether it ended well; `None` = not known.
+    pub is_ok: Option<bool>,
 }
 
 /// How an array has ended that an instance was to come after.

@@ -190,6 +190,19 @@ impl Instances {
         self.past.runs_of(instance).next()
     }
 
+    /// The run that decides what comes after an instance: the latest. An end that a node reports, and of which nothing else
+    /// was known, does not count where its START failed before any node was given it: that node cannot have had it.
+    pub(crate) fn outcome_of(&self, instance: &InstanceId) -> Option<&Run> {
+        let mut runs = self.past.runs_of(instance);
+        let latest = runs.next()?;
+        let was_refused = |run: &&Run| run.failed().is_some() && run.node().is_none();
+        if latest.was_started_here() || was_refused(&latest) {
+            return Some(latest);
+        }
+        let own = runs.find(|run| run.was_started_here() || was_refused(run));
+        Some(own.filter(was_refused).unwrap_or(latest))
+    }
+
     /// Whether this is the latest run of its instance that is remembered.
     pub(crate) fn is_last_run(&self, run: &Run) -> bool {
         let latest = self.last_run_of(run.instance());

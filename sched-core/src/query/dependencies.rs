@@ -1,7 +1,9 @@
 //! What a START comes after: which instances and arrays it means, and whether these have ended as they were to.
 
+use sched_model::array::element_index;
 use sched_model::{After, Scheduling};
 
+use crate::api::array::ElementId;
 use crate::api::cause::{Cause, OtherArrayEnd, OtherEnd};
 use crate::api::ids::InstanceId;
 use crate::api::rules::TenantId;
@@ -76,31 +78,90 @@ impl Sight<'_> {
         tenant: &Option<TenantId>,
         mut dependency: Dependency,
     ) -> DependencyState {
-        if !dependency.is_array && !self.is_known_or_was(&dependency.other) {
-            match self.instance_called(tenant, &dependency.named) {
-                Some(meant) => dependency.other = meant,
-                None => dependency.is_array = self.array_meant(tenant, &dependency).is_some(),
-            }
-        }
+        self.resolve(tenant, &mut dependency);
         if dependency.is_array {
             return self.array_dependency(tenant, dependency);
         }
         let instance = &dependency.other;
-        if self.exists(instance) || self.recovery.expected_on(instance).is_some() {
+        let element = self.element_state(&dependency);
+        let is_open = self.exists(instance)
+            || self.recovery.expected_on(instance).is_some()
+            || element.is_some_and(|state| !state.is_over());
+        if is_open {
             return DependencyState::Open(dependency);
         }
-        match self.instances.last_run_of(instance) {
-            Some(run) if dependency.end.admits(run.is_ok()) => DependencyState::Met,
-            Some(run) => DependencyState::Never(Cause::OtherwiseEnded(Box::new(OtherEnd {
-                named: dependency.named,
-                wanted: dependency.end,
-                exit_code: run.exit_code(),
-                failed: run.failed().cloned(),
-            }))),
+        let run = self.instances.outcome_of(instance);
+        // Of an element its array knows what it came to, so that an end of which nothing else was known does not count.
+        let run = run.filter(|run| element.is_none() || run.was_started_here());
+        let is_ok = match (run, element) {
+            (Some(run), _) => run.is_ok(),
+            // Its run is forgotten, or it never had one.
+            (None, Some(ElementState::Succeeded)) => Some(true),
+            (None, Some(ElementState::Unknown)) => None,
+            (None, Some(_)) => Some(false),
             // A node may come back with it, or say how it ended.
-            None if self.recovery.is_open() => DependencyState::Open(dependency),
-            None => DependencyState::Never(Cause::OtherUnknown(dependency.named)),
+            (None, None) if self.recovery.is_open() => return DependencyState::Open(dependency),
+            (None, None) => return DependencyState::Never(Cause::OtherUnknown(dependency.named)),
+        };
+        if dependency.end.admits(is_ok) {
+            return DependencyState::Met;
         }
+        DependencyState::Never(Cause::OtherwiseEnded(Box::new(OtherEnd {
+            named: dependency.named,
+            wanted: dependency.end,
+            exit_code: run.and_then(Run::exit_code),
+            failed: run.and_then(Run::failed).cloned(),
+            never_began: run.is_none() && element == Some(ElementState::NotStarted),
+            is_ok,
+        })))
+    }
+
+    /// Finds out what is named, as far as that is not known yet: an instance by its UUID or its name, an element of an array
+    /// by either, though it may not have begun, or an array.
+    fn resolve(&self, tenant: &Option<TenantId>, dependency: &mut Dependency) {
+        if dependency.is_array || dependency.element.is_some() {
+            return;
+        }
+        if !self.is_known_or_was(&dependency.other)
+            && let Some(meant) = self.instance_called(tenant, &dependency.named)
+        {
+            dependency.other = meant;
+        }
+        if self.exists(&dependency.other) {
+            return;
+        }
+        let element = self.arrays.element(&dependency.other).or_else(|| {
+            let is_unknown = self.instances.last_run_of(&dependency.other).is_none();
+            is_unknown.then(|| self.element_called(tenant, &dependency.named))?
+        });
+        match element {
+            Some(element) => {
+                dependency.other = element.instance();
+                dependency.element = Some(element);
+            }
+            None if !self.is_known_or_was(&dependency.other) => {
+                dependency.is_array = self.array_meant(tenant, dependency).is_some();
+            }
+            None => {}
+        }
+    }
+
+    /// How far the element is that a START comes after; `None` if it names none, or its array is forgotten.
+    fn element_state(&self, dependency: &Dependency) -> Option<ElementState> {
+        let element = dependency.element?;
+        self.arrays.get(element.array)?.state(element.index)
+    }
+
+    /// The element of a tenant's latest array that is called so, as `sweep-3`.
+    fn element_called(&self, tenant: &Option<TenantId>, name: &str) -> Option<ElementId> {
+        let (array_name, index) = element_name(name)?;
+        let has_it = |it: &&Array| {
+            it.name() == array_name
+                && it.start().request.tenant == *tenant
+                && it.state(index).is_some()
+        };
+        let array = self.arrays.latest_first(None).find(has_it)?;
+        Some(array.element(index))
     }
 
     /// An array counts as a whole: it has ended well if all of its elements have.
@@ -149,10 +210,20 @@ impl Sight<'_> {
     /// Whether what an array is made of comes after the array itself, which would never begin.
     pub(crate) fn array_comes_after_itself(&self, request: &StartRequest) -> bool {
         let own_name = request.scheduling.as_deref().map_or("", |it| &it.name);
+        let is_own = |other: &InstanceId| match (&request.instance, other) {
+            (InstanceId::Uuid(array), InstanceId::Uuid(other)) => {
+                array == other || element_index(*array, *other).is_some()
+            }
+            _ => false,
+        };
+        let is_called_so = |named: &str| {
+            named == own_name || element_name(named).is_some_and(|(array, _)| array == own_name)
+        };
         said_by(request).any(|it| {
-            it.other == request.instance
-                || *it.named == *own_name
-                    && (it.is_array || self.instance_called(&request.tenant, own_name).is_none())
+            let is_unknown = || self.instance_called(&request.tenant, &it.named).is_none();
+            is_own(&it.other)
+                || *it.named == *own_name && it.is_array
+                || is_called_so(&it.named) && !it.is_array && is_unknown()
         })
     }
 
@@ -178,6 +249,14 @@ impl Sight<'_> {
     }
 }
 
+/// The name of the array and the index, of the name of an element such as `sweep-3`.
+fn element_name(name: &str) -> Option<(&str, u32)> {
+    let (array, digits) = name.rsplit_once('-')?;
+    // Written as the scheduler writes it: neither `+3` nor `03`.
+    let index: u32 = digits.parse().ok()?;
+    (!array.is_empty() && index.to_string() == digits).then_some((array, index))
+}
+
 /// That these are waited for.
 pub(crate) fn cause_of(left: &[Dependency]) -> Cause {
     let first = left
@@ -201,6 +280,7 @@ fn said_by(request: &StartRequest) -> impl Iterator<Item = Dependency> {
         Dependency {
             other: InstanceId::new(named),
             is_array,
+            element: None,
             named: named.as_str().into(),
             end: after.end.clone(),
         }

@@ -12,6 +12,7 @@ use indexmap::IndexSet;
 use sched_model::AfterEnd;
 
 use super::{Full, Queue};
+use crate::api::array::ElementId;
 use crate::api::ids::InstanceId;
 use crate::maps::{Map, change_or_drop};
 
@@ -35,6 +36,8 @@ pub(crate) struct Dependency {
     pub(crate) other: InstanceId,
     /// Whether that is an array.
     pub(crate) is_array: bool,
+    /// The element of an array that it is, as far as is known: it may not have begun. Not recorded, but looked up again.
+    pub(crate) element: Option<ElementId>,
     /// As its START names it.
     pub(crate) named: Box<str>,
     /// How.
@@ -169,14 +172,20 @@ impl Queue {
         }
     }
 
+    /// Something has become of elements that have not begun: all that wait for others are to be looked at.
+    pub(crate) fn wake_all_dependents(&mut self) {
+        let all = &mut self.dependents;
+        all.due.extend(all.by_order.values().cloned());
+    }
+
     /// The next that is to be looked at.
     pub(crate) fn take_due_dependent(&mut self, now: Instant) -> Option<InstanceId> {
         let all = &mut self.dependents;
         if all.look_at.is_some_and(|at| at <= now) {
             all.look_at = Some(now + LOOK_EVERY);
-            all.due.extend(all.by_order.values().cloned());
+            self.wake_all_dependents();
         }
-        all.due.shift_remove_index(0)
+        self.dependents.due.shift_remove_index(0)
     }
 
     /// When one is to be looked at.
@@ -262,6 +271,7 @@ mod tests {
         let dependency = |number: &u64| Dependency {
             other: named(*number),
             is_array: false,
+            element: None,
             named: "".into(),
             end: AfterEnd::Ok,
         };

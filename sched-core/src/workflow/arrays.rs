@@ -167,8 +167,10 @@ impl Scheduler {
         let (array, has_ended) = (found.id(), found.ended_at().is_some());
         let live: Vec<ElementId> = found.live().collect();
         let who = self.peers.get(id).map(Session::who);
-        self.arrays
-            .change(array, |it| it.drop_waiting(ElementState::Deleted));
+        let dropped = |it: &mut Array| it.drop_waiting(ElementState::Deleted);
+        if self.arrays.change(array, dropped) == Some(true) {
+            self.queue.wake_all_dependents();
+        }
         for element in live {
             let instance = element.instance();
             if let Some(who) = &who {
@@ -189,7 +191,7 @@ impl Scheduler {
     fn forget_array(&mut self, array: Uuid) {
         self.arrays.remove(array);
         self.journal.note_array(array);
-        self.queue.wake_dependents_of(&InstanceId::Uuid(array));
+        self.queue.wake_all_dependents();
     }
 
     /// Makes the next elements of arrays instances, as many as find a node at once, and one more of each array, which waits
@@ -292,6 +294,7 @@ impl Scheduler {
     fn drop_waiting(&mut self, array: Uuid) {
         let dropped = |it: &mut Array| it.drop_waiting(ElementState::NotStarted);
         if self.arrays.change(array, dropped) == Some(true) {
+            self.queue.wake_all_dependents();
             self.journal.note_array_progress(array);
             self.note_array_end(array);
         }
@@ -300,6 +303,7 @@ impl Scheduler {
     fn end_element(&mut self, element: ElementId, state: ElementState) {
         let array = element.array;
         self.arrays.change(array, |it| it.set(element.index, state));
+        self.queue.wake_dependents_of(&element.instance());
         self.journal.note_array_progress(array);
         self.note_array_end(array);
     }

@@ -400,6 +400,7 @@ fn dependency_of(record: &AfterRecord) -> Dependency {
     Dependency {
         other: InstanceId::new(&record.instance),
         is_array: record.is_array,
+        element: None,
         named: match &*record.named {
             "" => record.instance.clone(),
             named => named.into(),

@@ -13,8 +13,8 @@ pub const MAX_AFTER: usize = 32;
 record! {
     /// One instance, or one array, that must have ended.
     pub struct After {
-        /// Which instance: its UUID, or its name within the tenant of the START. Where there is no such instance, the array
-        /// that is called so.
+        /// Which instance: its UUID, or its name within the tenant of the START, also of an element that has not begun. Where
+        /// there is no such instance, the array that is called so.
         instance: String as "instance" unless empty,
         /// Which array, instead of an instance: its UUID, or its name within the tenant of the START.
         array: String as "array" unless empty,

@@ -210,6 +210,9 @@ fn write_other_end(f: &mut fmt::Formatter<'_>, end: &OtherEnd) -> fmt::Result {
         }
         (None, Some(0)) => f.write_str("was ended by a command or a limit"),
         (None, Some(code)) => write!(f, "has ended with exit status {code}"),
+        (None, None) if end.never_began => f.write_str("never began"),
+        (None, None) if end.is_ok == Some(true) => f.write_str("has ended with exit status 0"),
+        (None, None) if end.is_ok == Some(false) => f.write_str("did not succeed"),
         (None, None) => f.write_str("has ended, how is not known"),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use proto_frames::payload::{After, AfterEnd, ArrayState, QueryKind, StartFailureReason};
-use sched_core::{IN_DOUBT_TIME, RECOVERY_WINDOW, Report, SessionId};
+use sched_core::{ArrayCommand, Command, IN_DOUBT_TIME, RECOVERY_WINDOW, Report, SessionId};
 
 use super::arrays::{ARRAY, element, elements, exited, list, template, view};
 use crate::support::durability::{crash, durable};
@@ -97,18 +97,119 @@ fn what_comes_after_an_array_begins_when_all_of_it_has_ended_as_it_was_to() {
 fn an_array_that_comes_after_itself_is_refused() {
     let (mut world, controller, _) = World::new().with_nodes([100]);
     world.look_away();
-    for after in [ARRAY, "sweep"] {
+    let array = |array: &str| After {
+        array: array.to_owned(),
+        ..After::default()
+    };
+    let instance = |instance: &str| After {
+        instance: instance.to_owned(),
+        ..After::default()
+    };
+    for after in [
+        array(ARRAY),
+        array("sweep"),
+        instance("sweep"),
+        instance("sweep-1"),
+        instance(&element(0)),
+    ] {
         let own = template(10).placed_as(|it| {
             "sweep".clone_into(&mut it.name);
-            it.after = vec![After {
-                array: after.to_owned(),
-                ..After::default()
-            }];
+            it.after = vec![after];
         });
         world.start_array(controller, own, (2, None));
         let failed = StartFailureReason::InvalidData;
         assert_eq!(world.failures(controller), [(ARRAY.to_owned(), failed)]);
     }
+}
+
+/// An array of three that run one after the other, and a START after the last of them by each way to name it.
+fn after_the_last_element() -> (World, SessionId, SessionId) {
+    let (mut world, controller, [a]) = World::with(durable()).with_nodes([1000]);
+    let sweep = template(10).placed_as(|it| "sweep".clone_into(&mut it.name));
+    world.start_array(controller, sweep, (3, Some(1)));
+    list(&mut world, a, [0]);
+    world.placements();
+    for (name, instance, end) in [
+        ("by-name", "sweep-2", AfterEnd::Ok),
+        ("by-uuid", &*element(2), AfterEnd::Ok),
+        ("failed", "sweep-2", AfterEnd::Failed),
+    ] {
+        let after = After {
+            instance: instance.to_owned(),
+            end,
+            ..After::default()
+        };
+        let start = request(name, 1).placed_as(|it| it.after = vec![after]);
+        world.start_as(controller, start);
+    }
+    (world, controller, a)
+}
+
+#[test]
+fn what_comes_after_an_element_waits_for_it_before_it_has_begun() {
+    for is_restarted in [false, true] {
+        let (mut world, mut controller, mut a) = after_the_last_element();
+        if is_restarted {
+            crash(&mut world, 1);
+            controller = world.controller();
+            a = world.node_with(1, 1000);
+            list(&mut world, a, [0]);
+            world.look_away();
+        }
+        for index in 0..3 {
+            list(&mut world, a, [index]);
+            assert_eq!(world.failures(controller), []);
+            exited(&mut world, a, index, 0);
+            world.advance(Duration::from_millis(1));
+            let placed = world.placements();
+            let expected = match index {
+                2 => ["by-name", "by-uuid"].map(|it| (it.to_owned(), a)).to_vec(),
+                _ => elements([index + 1], a),
+            };
+            assert_eq!(placed, expected, "{index} {is_restarted}");
+        }
+        let failed = StartFailureReason::DependencyFailed;
+        let failures = [("failed".to_owned(), failed)];
+        assert_eq!(world.failures(controller), failures);
+    }
+}
+
+#[test]
+fn what_comes_after_an_element_that_never_begins_fails_at_once() {
+    let (mut world, controller, a) = after_the_last_element();
+    world.delete_at(controller, ARRAY, world.uuid_of(a));
+    world.advance(Duration::from_millis(1));
+    let failed = |name: &str| (name.to_owned(), StartFailureReason::DependencyFailed);
+    let failures = world.failures(controller);
+    assert_eq!(failures, [failed("by-name"), failed("by-uuid")]);
+    assert_eq!(world.placements(), [("failed".to_owned(), a)]);
+}
+
+#[test]
+fn an_element_that_is_rerun_is_waited_for_again() {
+    let (mut world, controller, a) = after_the_last_element();
+    world.look_away();
+    for index in 0..3 {
+        list(&mut world, a, [index]);
+        exited(&mut world, a, index, 3);
+    }
+    world.look_away();
+    world.say(controller, Command::Array(ArrayCommand::Rerun(id(ARRAY))));
+    let after = After {
+        instance: "sweep-2".to_owned(),
+        ..After::default()
+    };
+    let start = request("again", 1).placed_as(|it| it.after = vec![after]);
+    world.start_as(controller, start);
+    world.placements();
+    for index in 0..3 {
+        assert_eq!(world.failures(controller), []);
+        list(&mut world, a, [index]);
+        exited(&mut world, a, index, 0);
+    }
+    world.advance(Duration::from_millis(1));
+    let placed = world.placements();
+    assert!(placed.contains(&("again".to_owned(), a)), "{placed:?}");
 }
 
 #[test]

@@ -9,11 +9,11 @@ use fastrand::Rng;
 use proto_frames::Uuid;
 use proto_frames::payload::{
     After, AfterEnd, ArrayState, EndFacts, EndWhy, PlacementState, QueryKind, RestartPolicy,
-    RestartWhen, RetryPolicy, RunProgress, Span, StartFailureReason,
+    RestartWhen, RetryPolicy, RunProgress, Span, StartFailure, StartFailureReason,
 };
 use sched_core::{
-    ElementId, EndHow, EndReport, IN_DOUBT_TIME, InstanceId, InstanceReport, LauncherCommand,
-    Message, Report, SessionId, StartRequest,
+    Cause, ElementId, EndHow, EndReport, Explained, IN_DOUBT_TIME, InstanceId, InstanceReport,
+    LauncherCommand, Message, Report, SessionId, StartRequest,
 };
 
 use super::ends::end;
@@ -72,6 +72,8 @@ struct Run {
     placed: BTreeMap<String, u32>,
     given_away: BTreeMap<String, u32>,
     deleted: BTreeSet<String>,
+    /// Those of which the controller was told that their START has failed.
+    failed: BTreeSet<String>,
 }
 
 #[test]
@@ -100,6 +102,7 @@ impl History for Run {
             placed: BTreeMap::new(),
             given_away: BTreeMap::new(),
             deleted: BTreeSet::new(),
+            failed: BTreeSet::new(),
         }
     }
 
@@ -190,6 +193,9 @@ impl Run {
             if let Message::Start(start) = &message {
                 self.is_placed(&start.request.instance.to_string(), at.is_some());
             }
+            if let Message::StartFailure(failure) | Message::StartFailureCopy(failure) = &message {
+                self.has_failed(failure);
+            }
             match (at, &message) {
                 (Some(at), Message::Start(_) | Message::LauncherCommand(_)) => {
                     self.honest[at].told.push_back(message);
@@ -197,6 +203,19 @@ impl Run {
                 (Some(at), Message::Targeted(_)) => self.honest[at].told.push_back(message),
                 _ => {}
             }
+        }
+    }
+
+    /// Of what a START comes after something is known, unless that was deleted: all of it was sent before, and no more than
+    /// the core remembers.
+    fn has_failed(&mut self, failure: &Explained<StartFailure>) {
+        self.failed.insert(failure.payload.instance_uuid.clone());
+        if let Cause::OtherUnknown(named) = &failure.cause {
+            let name = &failure.payload.instance_uuid;
+            assert!(
+                self.deleted.contains(&**named),
+                "{name} does not know {named}"
+            );
         }
     }
 
@@ -215,9 +234,15 @@ impl Run {
         let (placed, most) = (of(&self.placed), 1 + job.retries + of(&self.given_away));
         assert!(placed <= most, "{name} is given out {placed} times");
         for (other, asked) in &job.after {
-            let last = self.last.get(other);
-            let Some(last) = last else {
-                panic!("{name} does not wait for {other}, which never ran");
+            let Some(last) = self.last.get(other) else {
+                // Its START or that of another element of its array has failed; or it was deleted before it began: of an array
+                // that is deleted once more nothing is known but what nodes say.
+                let array = self.jobs[other].array;
+                let is_of_it = |name: &String| array.is_some() && self.jobs[name].array == array;
+                let is_over = self.failed.contains(other) || self.failed.iter().any(is_of_it);
+                let is_met = self.deleted.contains(other) || is_over && !asked.is_usual();
+                assert!(is_met, "{name} does not wait for {other}, which never ran");
+                continue;
             };
             if self.given_away.contains_key(other) {
                 continue;
@@ -259,7 +284,7 @@ impl Run {
             ..RestartPolicy::default()
         });
         let time_limit = (chance.u8(..3) == 0).then(|| Span::from_ms(chance.u64(1..9) * 1000));
-        let known: Vec<&String> = self.last.keys().collect();
+        let known: Vec<&String> = self.jobs.keys().collect();
         let mut after = Vec::new();
         if !known.is_empty() && chance.bool() {
             let other = known[chance.usize(..known.len())].clone();
@@ -498,6 +523,8 @@ impl Run {
         let lost = rows.iter().filter(|row| row.state == PlacementState::Lost);
         for row in lost {
             self.world.forget(operator, &row.instance_uuid);
+            // The next of its array may be placed at once.
+            self.collect();
         }
     }
 
@@ -509,7 +536,10 @@ impl Run {
                 continue;
             };
             // A liar that had it once may say that it had it again.
-            if self.given_away.contains_key(name) {
+            // What was deleted while it waited to be placed again has no end of its own.
+            let may_be_retried = [1, 2].contains(&code) && !is_over_time;
+            let is_open = self.deleted.contains(name) && may_be_retried;
+            if self.given_away.contains_key(name) || is_open {
                 continue;
             }
             let is_retried = self.is_retried(name, code, is_over_time);

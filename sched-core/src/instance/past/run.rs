@@ -383,7 +383,7 @@ impl Run {
     }
 
     /// Whether more is known of it than its end: its START came here, or it was listed.
-    pub(super) fn was_started_here(&self) -> bool {
+    pub(crate) fn was_started_here(&self) -> bool {
         match &self.story {
             Story::Plain { since, .. } => since.is_some(),
             Story::Told(history) => history.iter().any(|event| event.what != PhaseName::Gone),
