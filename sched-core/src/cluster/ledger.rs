@@ -30,7 +30,7 @@ mod window;
 use std::sync::Arc;
 use std::time::Instant;
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use sched_model::RunProgress;
 
 use crate::api::ids::InstanceId;
@@ -78,6 +78,9 @@ pub(crate) struct Ledger {
     has_listed: bool,
     /// Whether stops were lost with a connection ([`Ledger::take_lost_stops`]).
     has_lost_stops: bool,
+    /// Instances that ended by themselves with a stop of them under way, which is answered later: for what ended, whatever was
+    /// started since.
+    late_stops: IndexSet<InstanceId>,
     /// Whether its launcher reports which STARTs it has seen.
     counts_starts: bool,
     /// STARTs in doubt of which another process than the one that reports now may know, until when that is waited for
@@ -100,6 +103,7 @@ impl Ledger {
             claims_changed: false,
             has_listed: false,
             has_lost_stops: false,
+            late_stops: IndexSet::new(),
             counts_starts: false,
             contested: IndexMap::new(),
             stats_count: 0,
@@ -209,7 +213,8 @@ impl Ledger {
     }
 
     /// Adds or replaces an entry.
-    pub(crate) fn insert(&mut self, instance: InstanceId, entry: Entry) {
+    pub(crate) fn insert(&mut self, instance: InstanceId, mut entry: Entry) {
+        entry.is_stop_late = self.late_stops.swap_remove(&instance);
         self.claims_changed |= entry.is_known;
         self.has_lost_stops |= entry.is_stop_lost();
         self.sums.count_in(&entry);
@@ -239,6 +244,8 @@ impl Ledger {
                 entry.sender = Some(start.sender);
             }
             entry.claim_state = claim_state;
+            // That it runs was said behind the answers to all stops of before.
+            entry.is_stop_late &= claim_state != ClaimState::Running;
             entry.repeated = None;
             entry.misses = 0;
         });

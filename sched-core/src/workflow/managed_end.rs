@@ -72,6 +72,8 @@ impl Scheduler {
                 self.instances.note_going_on(instance, how, goes_on);
                 audience
             }
+            // The end itself was reported before.
+            EntryEnd::LateStop => EndAudience::NoOne,
             EntryEnd::Open | EntryEnd::Earlier => {
                 let managed = self.instances.get(instance);
                 let is_elsewhere = managed.and_then(Instance::node).is_some_and(|it| it != key);

@@ -6,14 +6,15 @@ use proto_frames::payload::{EndFacts, EndWhy, PhaseName, RetryPolicy, Span, Star
 use proto_frames::{Kind, Role, Uuid};
 use sched_core::{
     Capabilities, Config, Dialect, EndHow, EndReport, InstanceReport, Message, NodeExtras,
-    NodeReport, SessionId, StartRequest,
+    NodeReport, Report, SessionId, StartRequest,
 };
 
 use super::ends::end;
 use crate::support::durability::{LEASE, crash, durable};
+use crate::support::preemption::preempting;
 use crate::support::requests::Asking;
 use crate::support::sending::kind_in;
-use crate::support::world::{Size, World, config, report, request, running};
+use crate::support::world::{Size, World, config, id, report, request, running};
 
 /// Beyond the fencing deadline of a lease.
 const FENCED: Duration = Duration::from_secs(2 * LEASE.as_secs());
@@ -367,5 +368,43 @@ fn original_controllers_get_what_they_know_of_an_end_that_is_followed_by_a_retry
             [Kind::STATS, Kind::INSTANCE_STOPPED].contains(&kind),
             "{kind}"
         );
+    }
+}
+
+#[test]
+fn an_answer_to_the_stop_of_the_run_before_does_not_end_the_retry() {
+    for is_numbered in [false, true] {
+        let (mut world, controller, node) = with_able_node(durable());
+        world.configure_rules(controller, preempting());
+        world.start_as(controller, retried("a", &["1"], 1));
+        world.ends(node, 1, Vec::new(), vec![running("a", 50)]);
+        assert_eq!(world.placements(), [("a".to_owned(), node)]);
+        // It is told to make room, and has ended by itself before it is reached by that.
+        world.start_as(controller, request("high", 80).priority(90));
+        world.ends(node, 1, vec![own_end(1, "a", 1)], Vec::new());
+        assert_eq!(world.placements(), [("high".to_owned(), node)]);
+        world.runs_and_ends(node, 2, own_end(2, "high", 0));
+        assert_eq!(world.placements(), [("a".to_owned(), node)]);
+        let told = Report::InstanceStopped(id("a"));
+        let told = match is_numbered {
+            false => told,
+            true => Report::Numbered {
+                seq: 3,
+                exit_code: Some(1),
+                facts: None,
+                told: Box::new(told),
+            },
+        };
+        world.say(node, told);
+        assert_eq!(world.retries_of("a"), [1], "it is still to begin");
+        world.runs_and_ends(node, 3, own_end(4, "a", 0));
+        assert_eq!(world.placements(), []);
+        let runs: Vec<_> = world
+            .store
+            .runs_of("a")
+            .into_iter()
+            .map(|it| it.0)
+            .collect();
+        assert_eq!(runs, [Some(0)]);
     }
 }

@@ -12,6 +12,8 @@ impl Ledger {
     /// to which they were written had not ended when another took its place. It may have been another machine's with the
     /// same UUID, which has them: until then it is waited for, and what the other does not list has not failed.
     pub(crate) fn put_in_doubt(&mut self, now: Instant, contested: Option<Instant>) -> usize {
+        // Stops are void with the connection over which they were sent.
+        self.late_stops.clear();
         self.contested.retain(|_, until| now < *until);
         let (entries, sums) = (&mut self.entries, &mut self.sums);
         let (lost_stops, contests) = (&mut self.has_lost_stops, &mut self.contested);

@@ -72,6 +72,8 @@ pub(crate) struct Entry {
     pub(super) stops: u8,
     /// Whether one was lost with an earlier connection, or could not be sent.
     pub(super) is_stop_lost: bool,
+    /// Whether one that was sent before its START is still to be answered, for the run before.
+    pub(super) is_stop_late: bool,
     /// What it leaves where it is ended as was asked for last.
     pub(super) remains: Remains,
     /// The least that it claims, whatever is reported, while an UPDATE of it is under way.
@@ -280,6 +282,7 @@ impl Entry {
             suspension: Suspension::None,
             resumption: Resumption::Answered,
             stops: 0,
+            is_stop_late: false,
             is_stop_lost: false,
             remains: Remains::Nothing,
             floor: None,

@@ -77,6 +77,8 @@ impl Entry {
             ClaimState::Placed(start) => {
                 let unseen = u32::from(rules.is_unseen(start));
                 self.open = self.open.saturating_sub(1).max(unseen);
+                // Stops of before were answered before it began.
+                self.is_stop_late &= unseen > 0;
             }
             ClaimState::InDoubt(_) => self.open = 0,
         }

@@ -14,6 +14,9 @@
 use super::{ClaimState, Ledger, Unconfirmed};
 use crate::api::ids::InstanceId;
 
+/// Most answers to stops of what had ended that are expected of one node; where it owes more, the oldest are forgotten.
+const MAX_LATE_STOPS: usize = 4096;
+
 /// In which way a node reports that it does not have an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
@@ -39,6 +42,8 @@ pub(crate) enum EntryEnd {
     Over,
     /// A START is on its way: what becomes of the instance is the outcome of that one.
     Open,
+    /// Its launcher has removed what had ended by itself, as it was told before it was given the next START.
+    LateStop,
     /// Its START has not been given to the node yet, so the report is about an earlier one.
     Earlier,
 }
@@ -100,9 +105,16 @@ impl Ledger {
             // Another machine with the same UUID may have it.
             return EntryEnd::Earlier;
         }
+        let is_own = how == Ended::ByItself;
+        if !is_own {
+            self.late_stops.swap_remove(instance);
+        }
         let Some(entry) = self.entries.get_mut(instance) else {
             return EntryEnd::Unknown;
         };
+        if !is_own && std::mem::take(&mut entry.is_stop_late) && how == Ended::Gone {
+            return EntryEnd::LateStop;
+        }
         if entry.claim_state == ClaimState::Claimed {
             return EntryEnd::Earlier;
         }
@@ -122,14 +134,28 @@ impl Ledger {
             (Ended::Gone | Ended::ByItself | Ended::CutOff | Ended::NotThere, _) => false,
         };
         let open = entry.open.saturating_sub(u32::from(is_answer));
+        let is_stop_sent = entry.may_stop();
         match entry.repeated.or(entry.unconfirmed()) {
             Some(latest) if open > 0 => {
                 self.reopen(instance, latest, open);
                 self.begin_again(instance);
                 EntryEnd::Open
             }
-            _ => EntryEnd::Over,
+            _ => {
+                if is_own && is_stop_sent {
+                    self.owe_answer(instance);
+                }
+                EntryEnd::Over
+            }
         }
+    }
+
+    /// Notes that a stop was sent of what has ended by itself: its answer is still to come.
+    fn owe_answer(&mut self, instance: &InstanceId) {
+        if self.late_stops.len() >= MAX_LATE_STOPS {
+            self.late_stops.shift_remove_index(0);
+        }
+        self.late_stops.insert(instance.clone());
     }
 
     /// Notes that a START was never written to the node, whose connection has ended. Whether no START of this instance

@@ -86,7 +86,7 @@ impl Entry {
     /// uncertain. Whether a stop was lost.
     pub(super) fn lose_orders(&mut self) -> bool {
         self.is_stop_lost |= self.may_stop();
-        self.stops = 0;
+        (self.stops, self.is_stop_late) = (0, false);
         if self.may_resume() {
             self.resumption = Resumption::Lost;
         }
