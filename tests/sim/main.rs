@@ -129,7 +129,10 @@ const SEEDS_OF_SCHEDULERS: u64 = 20;
 #[test]
 fn one_scheduler_leads_under_random_faults() {
     let sums = for_each_seed(&[200_559], SEEDS_OF_SCHEDULERS, |seed, measure| {
-        run_with(seed, measure, &[Feature::Schedulers])
+        match seed % 2 {
+            0 => run_with(seed, measure, &[Feature::Schedulers, Feature::Jobs]),
+            _ => run_with(seed, measure, &[Feature::Schedulers]),
+        }
     });
     println!("{sums}");
     let seen = sums.seen;

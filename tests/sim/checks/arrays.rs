@@ -34,6 +34,9 @@ struct Element {
     end: Option<End>,
     /// Whether its launcher has ordered it again and it has not begun since: where it cannot, it is not known how it ended.
     is_respawned: bool,
+    /// Whether it was given to a machine after its end, as one that was cut off before it was started again, and has not begun
+    /// there: what became of that is not known.
+    is_placed_again: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +86,7 @@ impl Check for Arrays {
             }
             Fact::Began { instance, .. } if names::element_of(instance).is_some() => {
                 let element = self.elements.entry(instance).or_default();
-                (element.end, element.is_respawned) = (None, false);
+                *element = Element::default();
             }
             Fact::Ended {
                 instance,
@@ -103,6 +106,11 @@ impl Check for Arrays {
             }
             Fact::Respawned { instance, .. } if names::element_of(instance).is_some() => {
                 self.elements.entry(instance).or_default().is_respawned = true;
+            }
+            Fact::Placed { instance, .. } => {
+                if let Some(element) = self.elements.get_mut(&instance) {
+                    element.is_placed_again = element.end.is_some();
+                }
             }
             Fact::Gone { instance, machine } => {
                 if let Some(element) = self.elements.get_mut(&instance)
@@ -188,7 +196,9 @@ impl Arrays {
             return Err(format!("{living} elements of array {array} live: {view:?}"));
         }
         let is_changed = self.books.entry(array).or_default().is_changed;
-        let is_open = |(it, element): (&u32, &Element)| of_it(it) && element.is_respawned;
+        let is_open = |(it, element): (&u32, &Element)| {
+            of_it(it) && (element.is_respawned || element.is_placed_again)
+        };
         // One whose time is over while it waits to be started again has ended for that, whatever its processes did.
         let scheduling = world
             .arrays
