@@ -50,9 +50,9 @@ const KEY_LEN: u64 = size_of::<u64>() as u64;
 /// twice as many as it adds, so that they become fewer.
 const MAX_TRIMMED: usize = 1000;
 
-/// Most ends that are looked at for one page: some 20 ms of work. A page whose filter few of them meet ends there, with
+/// Most ends that are looked at for one page: some 45 ms of work. A page whose filter few of them meet ends there, with
 /// what was found and where to go on.
-const MAX_LOOKED_AT: u32 = 100_000;
+const MAX_LOOKED_AT: u32 = 64_000;
 
 /// By how much a clock may have been set back for ends to be found by when they were noted.
 const CLOCK_SLACK_MS: u64 = 3_600_000;

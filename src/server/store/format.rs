@@ -46,7 +46,7 @@ use sched_core::{
 pub(super) const FORMAT: u64 = 2;
 
 /// The first byte of a key says the kind of record. Kinds are added and never given another meaning.
-const INSTANCE: u8 = b'i';
+pub(in crate::server) const INSTANCE: u8 = b'i';
 const NODE: u8 = b'n';
 const BINDING: u8 = b'b';
 const CLAIMS: u8 = b'c';
