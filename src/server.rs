@@ -80,7 +80,7 @@ pub use placement::{PLACEMENT_PATH, PlacementConfig, PlacementError, TokensError
 pub use profile::{Profile, ProfileError};
 pub use reload::ReloadConfig;
 pub use schedulers::Schedulers;
-pub use shared::{Entries, Found, SharedDocument, SharedStore, TakeOver};
+pub use shared::{Entries, Found, INSTANCE_RECORDS, SharedDocument, SharedStore, TakeOver};
 pub use standby::Standby;
 pub use start::{Server, ServerConfig, StartError};
 pub use store::{HISTORY_BYTES, HISTORY_TIME, HistoryLimits};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ciao_etcd::election::{Answer, Call, LeaderKey, Term};
 use ciao_etcd::{Client, Compare, Error, KeyValue, Op, Txn, TxnAnswer};
 
-use super::keys::Keys;
+use super::keys::{self, Keys};
 
 /// Calls of etcd. Errors are those of [`Client`]'s methods of the same names.
 pub trait EtcdCalls {
@@ -48,7 +48,9 @@ impl EtcdCalls for Client {
     }
 
     async fn list(&self, prefix: Vec<u8>) -> Result<Vec<KeyValue>, Error> {
-        Self::list(self, &prefix).await.map(|it| it.keys)
+        let cuts = keys::cuts(&prefix);
+        let listing = self.list_in_parts(&prefix, &cuts).await?;
+        Ok(listing.keys)
     }
 }
 

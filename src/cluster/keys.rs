@@ -15,7 +15,7 @@
 //! commit          how many parts there are: from then on they are carried out, whatever happens
 //! ```
 
-use crate::server::SharedDocument;
+use crate::server::{INSTANCE_RECORDS, SharedDocument};
 
 /// Where the schedulers are that take part.
 pub(super) const MEMBERS: &str = "member/";
@@ -79,6 +79,17 @@ impl Keys {
     pub(super) fn below(&self, key: &[u8]) -> Vec<u8> {
         [self.prefix.as_bytes(), key].concat()
     }
+}
+
+/// Where a listing of what is below a key is divided into parts that are read at the same time: records of instances, of
+/// which there may be 100,000, by the first digit of their UUIDs. Others are few.
+pub(super) fn cuts(prefix: &[u8]) -> Vec<Vec<u8>> {
+    if !prefix.ends_with(RECORDS.as_bytes()) {
+        return Vec::new();
+    }
+    let digits = b"0123456789abcdef".iter();
+    let cuts = digits.map(|&digit| [prefix, &[INSTANCE_RECORDS, digit]].concat());
+    cuts.collect()
 }
 
 /// Where the parts of a document are.

@@ -22,6 +22,9 @@ pub type Entries = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 /// Keys and their values.
 pub type Found = Vec<(Vec<u8>, Vec<u8>)>;
 
+/// What the keys of instances' records begin with; their UUIDs follow.
+pub const INSTANCE_RECORDS: u8 = format::INSTANCE;
+
 /// A store that several schedulers share, for the one that leads.
 pub trait SharedStore: Debug + Send + Sync {
     /// Writes records, all of them or none; on return they are durable. After an error it is called with all of them

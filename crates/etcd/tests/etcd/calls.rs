@@ -97,6 +97,21 @@ async fn all_keys_are_read_at_one_revision_however_many_and_long_they_are() {
     };
     assert_eq!(lens, (0..1000).map(expected).collect::<Vec<_>>());
     assert!(listing.keys.is_sorted_by(|a, b| a.key < b.key));
+    // In parts it is the same, wherever they begin: also where nothing is, and before and behind all keys.
+    for cuts in [
+        &["/c/n/0000"][..],
+        &["/c/n/05", "/c/n/0500", "/c/n/0999x"],
+        &["/c/n/", "/c/n/1", "/c/n/2", "/c/n/3", "/c/n/4", "/c/n/5"],
+        &[
+            "/c/n/00", "/c/n/01", "/c/n/02", "/c/n/03", "/c/n/04", "/c/n/05", "/c/n/06",
+        ],
+    ] {
+        let cuts: Vec<Vec<u8>> = cuts.iter().map(|cut| cut.as_bytes().to_vec()).collect();
+        assert_eq!(
+            client.list_in_parts(b"/c/n/", &cuts).await.unwrap(),
+            listing
+        );
+    }
 }
 
 #[tokio::test]
