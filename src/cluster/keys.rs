@@ -81,15 +81,23 @@ impl Keys {
     }
 }
 
-/// Where a listing of what is below a key is divided into parts that are read at the same time: records of instances, of
-/// which there may be 100,000, by the first digit of their UUIDs. Others are few.
+/// Where a listing of records is divided into parts that are read at the same time: by their kind, and those of instances, of
+/// which 100,000 may wait, by the first digit of their UUIDs. Elements of one array begin with the same digit as a rule, and
+/// most of them are no instances.
 pub(super) fn cuts(prefix: &[u8]) -> Vec<Vec<u8>> {
-    if !prefix.ends_with(RECORDS.as_bytes()) {
+    if !prefix.ends_with(b"/r/") {
         return Vec::new();
     }
-    let digits = b"0123456789abcdef".iter();
-    let cuts = digits.map(|&digit| [prefix, &[INSTANCE_RECORDS, digit]].concat());
-    cuts.collect()
+    let kinds = (b'a'..=b'z').map(|kind| vec![kind]);
+    let cuts = kinds.flat_map(|kind| {
+        let digits = match kind[..] == [INSTANCE_RECORDS] {
+            true => &b"123456789abcdef"[..],
+            false => &[],
+        };
+        let within = digits.iter().map(|&digit| vec![INSTANCE_RECORDS, digit]);
+        [kind].into_iter().chain(within).collect::<Vec<_>>()
+    });
+    cuts.map(|cut| [prefix, &cut].concat()).collect()
 }
 
 /// Where the parts of a document are.
