@@ -16,6 +16,8 @@ pub struct Footprint {
     pub losses: usize,
     /// Instances in nodes' ledgers.
     pub entries: usize,
+    /// Stops of which nodes owe an answer for what had ended before.
+    pub late_stops: usize,
     /// Instances that are known to be on a node.
     pub placements: usize,
     /// Groups with members.
@@ -87,12 +89,17 @@ impl Scheduler {
             .cluster
             .nodes_from(0)
             .map(|(_, node)| node.ledger().len());
+        let late_stops = self
+            .cluster
+            .nodes_from(0)
+            .map(|(_, node)| node.ledger().late_stops());
         Footprint {
             sessions: self.peers.len(),
             topics: self.peers.topics(),
             nodes: self.cluster.nodes_from(0).count(),
             losses: self.timers.losses(),
             entries: entries.sum(),
+            late_stops: late_stops.sum(),
             placements: self.cluster.placements().0,
             groups: self.cluster.groups().len(),
             resource_names: self.cluster.columns().len(),

@@ -226,7 +226,12 @@ impl Ledger {
     /// Removes an entry and takes its claims off; returns its state, if there was one.
     pub(crate) fn release(&mut self, instance: &InstanceId) -> Option<ClaimState> {
         let (sums, claims_changed) = (&mut self.sums, &mut self.claims_changed);
+        let late_stops = &mut self.late_stops;
         self.entries.remove(instance, |entry| {
+            if entry.is_stop_late {
+                // Its START was not given to the node: the answer is still owed.
+                late_stops.insert(instance.clone());
+            }
             *claims_changed |= entry.is_known;
             sums.count_out(entry);
             entry.claim_state

@@ -371,40 +371,66 @@ fn original_controllers_get_what_they_know_of_an_end_that_is_followed_by_a_retry
     }
 }
 
+/// A job that was told to make room, has ended by itself with status 1 before that reached it, and is retried on the same node,
+/// which has not listed it yet.
+fn retried_with_a_stop_under_way() -> (World, SessionId, SessionId) {
+    let (mut world, controller, node) = with_able_node(durable());
+    world.configure_rules(controller, preempting());
+    world.start_as(controller, retried("a", &["1"], 1));
+    world.ends(node, 1, Vec::new(), vec![running("a", 50)]);
+    assert_eq!(world.placements(), [("a".to_owned(), node)]);
+    world.start_as(controller, request("high", 80).priority(90));
+    world.ends(node, 1, vec![own_end(1, "a", 1)], Vec::new());
+    assert_eq!(world.placements(), [("high".to_owned(), node)]);
+    world.runs_and_ends(node, 2, own_end(2, "high", 0));
+    assert_eq!(world.placements(), [("a".to_owned(), node)]);
+    (world, controller, node)
+}
+
+/// A launcher has stopped or removed "a".
+fn removed(seq: u64, exit_code: i64, told: Report) -> Report {
+    Report::Numbered {
+        seq,
+        exit_code: Some(exit_code),
+        facts: None,
+        told: Box::new(told),
+    }
+}
+
 #[test]
 fn an_answer_to_the_stop_of_the_run_before_does_not_end_the_retry() {
     for is_numbered in [false, true] {
-        let (mut world, controller, node) = with_able_node(durable());
-        world.configure_rules(controller, preempting());
-        world.start_as(controller, retried("a", &["1"], 1));
-        world.ends(node, 1, Vec::new(), vec![running("a", 50)]);
-        assert_eq!(world.placements(), [("a".to_owned(), node)]);
-        // It is told to make room, and has ended by itself before it is reached by that.
-        world.start_as(controller, request("high", 80).priority(90));
-        world.ends(node, 1, vec![own_end(1, "a", 1)], Vec::new());
-        assert_eq!(world.placements(), [("high".to_owned(), node)]);
-        world.runs_and_ends(node, 2, own_end(2, "high", 0));
-        assert_eq!(world.placements(), [("a".to_owned(), node)]);
+        let (mut world, _, node) = retried_with_a_stop_under_way();
         let told = Report::InstanceStopped(id("a"));
         let told = match is_numbered {
             false => told,
-            true => Report::Numbered {
-                seq: 3,
-                exit_code: Some(1),
-                facts: None,
-                told: Box::new(told),
-            },
+            true => removed(3, 1, told),
         };
         world.say(node, told);
         assert_eq!(world.retries_of("a"), [1], "it is still to begin");
         world.runs_and_ends(node, 3, own_end(4, "a", 0));
         assert_eq!(world.placements(), []);
-        let runs: Vec<_> = world
-            .store
-            .runs_of("a")
-            .into_iter()
-            .map(|it| it.0)
-            .collect();
-        assert_eq!(runs, [Some(0)]);
+        assert_eq!(exit_codes(&world, "a"), [Some(0)]);
     }
+}
+
+#[test]
+fn a_retry_that_is_deleted_has_that_end_also_where_no_answer_to_the_stop_before_comes() {
+    for is_listed in [false, true] {
+        let (mut world, controller, node) = retried_with_a_stop_under_way();
+        if is_listed {
+            world.ends(node, 3, Vec::new(), vec![running("a", 50)]);
+        }
+        world.delete(controller, "a", node);
+        world.say(node, removed(3, -15, Report::InstanceDeleted(id("a"))));
+        assert_eq!(world.placements(), []);
+        assert!(world.retries_of("a").is_empty());
+        assert_eq!(exit_codes(&world, "a"), [Some(-15)], "{is_listed}");
+    }
+}
+
+/// The exit status of each record of an instance.
+fn exit_codes(world: &World, name: &str) -> Vec<Option<i64>> {
+    let runs = world.store.runs_of(name).into_iter();
+    runs.map(|it| it.0).collect()
 }

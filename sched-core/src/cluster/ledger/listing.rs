@@ -71,7 +71,8 @@ impl Entry {
         match self.claim_state {
             // An original launcher does not say which STARTs it has seen: it is taken to have seen all of them.
             _ if rules.starts_seen.is_none() => self.open = 0,
-            ClaimState::Claimed | ClaimState::Running => {}
+            ClaimState::Claimed => {}
+            ClaimState::Running => self.is_stop_late = false,
             // That it runs is what came of one START; of those repeated since nothing has been heard.
             ClaimState::Placed(_) if self.is_doubted => {}
             ClaimState::Placed(start) => {

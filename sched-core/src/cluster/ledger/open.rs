@@ -112,7 +112,9 @@ impl Ledger {
         let Some(entry) = self.entries.get_mut(instance) else {
             return EntryEnd::Unknown;
         };
-        if !is_own && std::mem::take(&mut entry.is_stop_late) && how == Ended::Gone {
+        // What ended by itself behind a stop that it had taken has no answer of its own: one that was sent since is answered.
+        let answers_late = std::mem::take(&mut entry.is_stop_late) && !entry.may_stop();
+        if answers_late && how == Ended::Gone {
             return EntryEnd::LateStop;
         }
         if entry.claim_state == ClaimState::Claimed {
@@ -148,6 +150,11 @@ impl Ledger {
                 EntryEnd::Over
             }
         }
+    }
+
+    /// How many answers to stops of what had ended before are owed.
+    pub(crate) fn late_stops(&self) -> usize {
+        self.late_stops.len()
     }
 
     /// Notes that a stop was sent of what has ended by itself: its answer is still to come.
