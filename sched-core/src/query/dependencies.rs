@@ -1,7 +1,7 @@
 //! What a START comes after: which instances and arrays it means, and whether these have ended as they were to.
 
 use sched_model::array::element_index;
-use sched_model::{After, Scheduling};
+use sched_model::{After, Indexes, Scheduling};
 
 use crate::api::array::ElementId;
 use crate::api::cause::{Cause, OtherArrayEnd, OtherEnd};
@@ -94,6 +94,8 @@ impl Sight<'_> {
         // Of an element its array knows what it came to, so that an end of which nothing else was known does not count.
         let run = run.filter(|run| element.is_none() || run.was_started_here());
         let is_ok = match (run, element) {
+            // Its array was sent again since: that run is of an earlier one.
+            (_, Some(ElementState::NotStarted | ElementState::Deleted)) => Some(false),
             (Some(run), _) => run.is_ok(),
             // Its run is forgotten, or it never had one.
             (None, Some(ElementState::Succeeded)) => Some(true),
@@ -117,32 +119,38 @@ impl Sight<'_> {
     }
 
     /// Finds out what is named, as far as that is not known yet: an instance by its UUID or its name, an element of an array
-    /// by either, though it may not have begun, or an array.
+    /// by either, though it may not have begun, or an array. Of a name that was used before the instance that lives is meant,
+    /// else the element of the latest array that has not ended, else what ended last.
     fn resolve(&self, tenant: &Option<TenantId>, dependency: &mut Dependency) {
         if dependency.is_array || dependency.element.is_some() {
             return;
         }
-        if !self.is_known_or_was(&dependency.other)
-            && let Some(meant) = self.instance_called(tenant, &dependency.named)
-        {
-            dependency.other = meant;
-        }
         if self.exists(&dependency.other) {
             return;
         }
-        let element = self.arrays.element(&dependency.other).or_else(|| {
-            let is_unknown = self.instances.last_run_of(&dependency.other).is_none();
-            is_unknown.then(|| self.element_called(tenant, &dependency.named))?
-        });
-        match element {
-            Some(element) => {
-                dependency.other = element.instance();
-                dependency.element = Some(element);
-            }
-            None if !self.is_known_or_was(&dependency.other) => {
-                dependency.is_array = self.array_meant(tenant, dependency).is_some();
-            }
-            None => {}
+        dependency.element = self.arrays.element(&dependency.other);
+        if dependency.element.is_some() || self.instances.last_run_of(&dependency.other).is_some() {
+            return;
+        }
+        // It is a name.
+        if let Some(meant) = self.living_called(tenant, &dependency.named) {
+            dependency.other = meant.clone();
+            return;
+        }
+        let element = self.element_called(tenant, &dependency.named);
+        let is_open = |it: &ElementId| {
+            let array = self.arrays.get(it.array);
+            array.is_some_and(|array| array.state(it.index).is_some_and(|it| !it.is_over()))
+        };
+        if let Some(element) = element.filter(is_open) {
+            (dependency.other, dependency.element) = (element.instance(), Some(element));
+        } else if let Some(meant) = self.instance_called(tenant, &dependency.named) {
+            dependency.element = self.arrays.element(&meant);
+            dependency.other = meant;
+        } else if let Some(element) = element {
+            (dependency.other, dependency.element) = (element.instance(), Some(element));
+        } else {
+            dependency.is_array = self.array_meant(tenant, dependency).is_some();
         }
     }
 
@@ -208,27 +216,40 @@ impl Sight<'_> {
     }
 
     /// Whether what an array is made of comes after the array itself, which would never begin.
-    pub(crate) fn array_comes_after_itself(&self, request: &StartRequest) -> bool {
+    pub(crate) fn array_comes_after_itself(
+        &self,
+        request: &StartRequest,
+        indexes: &Indexes,
+    ) -> bool {
         let own_name = request.scheduling.as_deref().map_or("", |it| &it.name);
         let is_own = |other: &InstanceId| match (&request.instance, other) {
             (InstanceId::Uuid(array), InstanceId::Uuid(other)) => {
-                array == other || element_index(*array, *other).is_some()
+                let index = element_index(*array, *other);
+                array == other || index.is_some_and(|it| indexes.position(it).is_some())
             }
             _ => false,
         };
-        let is_called_so = |named: &str| {
-            named == own_name || element_name(named).is_some_and(|(array, _)| array == own_name)
+        let tenant = &request.tenant;
+        let is_own_element = |named: &str| {
+            element_name(named).is_some_and(|(array, index)| {
+                array == own_name && indexes.position(index).is_some()
+            })
         };
         said_by(request).any(|it| {
-            let is_unknown = || self.instance_called(&request.tenant, &it.named).is_none();
+            // A name of an element means its own, unless an instance that lives is called so.
             is_own(&it.other)
-                || *it.named == *own_name && it.is_array
-                || is_called_so(&it.named) && !it.is_array && is_unknown()
+                || *it.named == *own_name
+                    && (it.is_array || self.instance_called(tenant, own_name).is_none())
+                || !it.is_array
+                    && is_own_element(&it.named)
+                    && self.living_called(tenant, &it.named).is_none()
         })
     }
 
-    fn is_known_or_was(&self, instance: &InstanceId) -> bool {
-        self.exists(instance) || self.instances.last_run_of(instance).is_some()
+    /// The instance of a tenant that lives and is called so.
+    fn living_called(&self, tenant: &Option<TenantId>, name: &str) -> Option<&InstanceId> {
+        let named = self.instances.called(tenant, name);
+        named.filter(|it| self.exists(it))
     }
 
     /// The instance of a tenant that is called so, or was last.

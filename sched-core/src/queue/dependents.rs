@@ -5,11 +5,12 @@
 //! ([`Queue::wake_dependents_of`]), and is given those that wait for it one after the other
 //! ([`Queue::take_due_dependent`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use indexmap::IndexSet;
-use sched_model::AfterEnd;
+use sched_model::array::element_index;
+use sched_model::{AfterEnd, Uuid};
 
 use super::{Full, Queue};
 use crate::api::array::ElementId;
@@ -59,8 +60,8 @@ pub(super) struct Dependents {
     by_order: BTreeMap<u64, InstanceId>,
     /// Who waits for an instance.
     by_other: Map<InstanceId, IndexSet<InstanceId>>,
-    /// Those that are to be looked at.
-    due: IndexSet<InstanceId>,
+    /// Those that are to be looked at, by their order of arrival, in which they are.
+    due: BTreeSet<u64>,
     /// When all are.
     look_at: Option<Instant>,
     /// How many instances all of them wait for.
@@ -125,7 +126,7 @@ impl Queue {
             return;
         };
         all.by_order.remove(&dependent.order);
-        all.due.swap_remove(instance);
+        all.due.remove(&dependent.order);
         all.of_operators -= usize::from(dependent.is_operators);
         if all.waiting.is_empty() {
             // A burst of them does not hold its memory for good.
@@ -167,15 +168,27 @@ impl Queue {
 
     /// Something has become of an instance or an array: those that wait for it are to be looked at.
     pub(crate) fn wake_dependents_of(&mut self, other: &InstanceId) {
-        if let Some(waiting) = self.dependents.by_other.get(other) {
-            self.dependents.due.extend(waiting.iter().cloned());
+        let all = &mut self.dependents;
+        if let Some(waiting) = all.by_other.get(other) {
+            let orders = waiting
+                .iter()
+                .filter_map(|it| Some(all.waiting.get(it)?.order));
+            all.due.extend(orders);
         }
     }
 
-    /// Something has become of elements that have not begun: all that wait for others are to be looked at.
-    pub(crate) fn wake_all_dependents(&mut self) {
+    /// Something has become of elements of an array that are no instances: those that wait for any of its elements, or for
+    /// all of it, are to be looked at. Costs a comparison with each instance that is waited for.
+    pub(crate) fn wake_dependents_on_array(&mut self, array: Uuid) {
         let all = &mut self.dependents;
-        all.due.extend(all.by_order.values().cloned());
+        let is_of_it = |other: &InstanceId| match *other {
+            InstanceId::Uuid(other) => other == array || element_index(array, other).is_some(),
+            _ => false,
+        };
+        let others = all.by_other.iter().filter(|(other, _)| is_of_it(other));
+        let waiting = others.flat_map(|(_, waiting)| waiting);
+        let orders = waiting.filter_map(|it| Some(all.waiting.get(it)?.order));
+        all.due.extend(orders);
     }
 
     /// The next that is to be looked at.
@@ -183,9 +196,10 @@ impl Queue {
         let all = &mut self.dependents;
         if all.look_at.is_some_and(|at| at <= now) {
             all.look_at = Some(now + LOOK_EVERY);
-            self.wake_all_dependents();
+            all.due.extend(all.by_order.keys());
         }
-        self.dependents.due.shift_remove_index(0)
+        let order = all.due.pop_first()?;
+        all.by_order.get(&order).cloned()
     }
 
     /// When one is to be looked at.
@@ -227,7 +241,7 @@ impl Queue {
         is_indexed
             && all.by_other.iter().all(is_waiting)
             && all.by_order.len() == all.waiting.len()
-            && all.due.iter().all(|it| all.waiting.contains_key(it))
+            && all.due.iter().all(|it| all.by_order.contains_key(it))
             && (all.named, all.of_operators) == (named, operators)
     }
 }

@@ -10,7 +10,7 @@
 use std::time::{Duration, Instant};
 
 use sched_model::scheduling::MAX_QUEUE;
-use sched_model::{EndWhy, InstanceDeleted, StartFailureReason, Topic, Uuid};
+use sched_model::{EndWhy, Indexes, InstanceDeleted, StartFailureReason, Topic, Uuid};
 
 use crate::Scheduler;
 use crate::api::action::Message;
@@ -70,7 +70,7 @@ impl Scheduler {
                 false => self.refuse_array(&start, Refusal::OtherArray),
             };
         }
-        if let Some(problem) = self.problem_of_array(&start) {
+        if let Some(problem) = self.problem_of_array(&start, &indexes) {
             return self.refuse_array(&start, problem);
         }
         let waits = self.sight().complete_array(&mut start);
@@ -92,7 +92,7 @@ impl Scheduler {
     }
 
     /// What is wrong with an array, by its START.
-    fn problem_of_array(&self, start: &PlacedStart) -> Option<Refusal> {
+    fn problem_of_array(&self, start: &PlacedStart, indexes: &Indexes) -> Option<Refusal> {
         let is_native = || self.peers.is_native(start.sender);
         if let Err(problem) = self.placement.check(&start.request, is_native) {
             return Some(problem);
@@ -104,7 +104,10 @@ impl Scheduler {
         if asked.is_some_and(|asked| asked.batch.is_some()) {
             return Some(Refusal::NotInArray("start.scheduling.batch"));
         }
-        if self.sight().array_comes_after_itself(&start.request) {
+        if self
+            .sight()
+            .array_comes_after_itself(&start.request, indexes)
+        {
             return Some(Refusal::ArrayAfterItself);
         }
         if self.sight().exists(&start.request.instance) {
@@ -169,7 +172,7 @@ impl Scheduler {
         let who = self.peers.get(id).map(Session::who);
         let dropped = |it: &mut Array| it.drop_waiting(ElementState::Deleted);
         if self.arrays.change(array, dropped) == Some(true) {
-            self.queue.wake_all_dependents();
+            self.queue.wake_dependents_on_array(array);
         }
         for element in live {
             let instance = element.instance();
@@ -191,7 +194,7 @@ impl Scheduler {
     fn forget_array(&mut self, array: Uuid) {
         self.arrays.remove(array);
         self.journal.note_array(array);
-        self.queue.wake_all_dependents();
+        self.queue.wake_dependents_on_array(array);
     }
 
     /// Makes the next elements of arrays instances, as many as find a node at once, and one more of each array, which waits
@@ -294,7 +297,7 @@ impl Scheduler {
     fn drop_waiting(&mut self, array: Uuid) {
         let dropped = |it: &mut Array| it.drop_waiting(ElementState::NotStarted);
         if self.arrays.change(array, dropped) == Some(true) {
-            self.queue.wake_all_dependents();
+            self.queue.wake_dependents_on_array(array);
             self.journal.note_array_progress(array);
             self.note_array_end(array);
         }

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use proto_frames::payload::{After, AfterEnd, ArrayState, QueryKind, StartFailureReason};
-use sched_core::{ArrayCommand, Command, IN_DOUBT_TIME, RECOVERY_WINDOW, Report, SessionId};
+use sched_core::{
+    ArrayCommand, Command, ElementId, IN_DOUBT_TIME, RECOVERY_WINDOW, Report, SessionId,
+};
 
 use super::arrays::{ARRAY, element, elements, exited, list, template, view};
 use crate::support::durability::{crash, durable};
@@ -183,6 +185,50 @@ fn what_comes_after_an_element_that_never_begins_fails_at_once() {
     let failures = world.failures(controller);
     assert_eq!(failures, [failed("by-name"), failed("by-uuid")]);
     assert_eq!(world.placements(), [("failed".to_owned(), a)]);
+}
+
+#[test]
+fn a_name_that_was_used_before_means_the_element_that_is_still_to_end() {
+    let (mut world, controller, [a]) = World::with(durable()).with_nodes([1000]);
+    let named = |array: &str| request(array, 10).placed_as(|it| "sweep".clone_into(&mut it.name));
+    // One of the same name has ended, with its element 1.
+    world.start_array(controller, named(ARRAY), (2, None));
+    list(&mut world, a, [0, 1]);
+    exited(&mut world, a, 0, 0);
+    exited(&mut world, a, 1, 0);
+    world.look_away();
+    let latest = "a77a0000-0000-4000-8000-0000000000ff";
+    world.start_array(controller, named(latest), (2, Some(1)));
+    let of_latest = |index| {
+        let array = latest.parse().expect("it is a UUID");
+        ElementId { array, index }.instance().to_string()
+    };
+    assert_eq!(world.placements(), [(of_latest(0), a)]);
+    let after = After {
+        instance: "sweep-1".to_owned(),
+        ..After::default()
+    };
+    let start = request("then", 1).placed_as(|it| it.after = vec![after]);
+    world.start_as(controller, start);
+    for index in 0..2 {
+        world.advance(Duration::from_millis(1));
+        let placed = world.placements();
+        assert!(!placed.contains(&("then".to_owned(), a)), "{placed:?}");
+        world.stats(a, vec![running(&of_latest(index), 10)]);
+        let told = Box::new(Report::InstanceExited(id(&of_latest(index))));
+        let (seq, exit_code) = (u64::from(index) + 3, Some(0));
+        world.say(
+            a,
+            Report::Numbered {
+                seq,
+                exit_code,
+                facts: None,
+                told,
+            },
+        );
+    }
+    world.advance(Duration::from_millis(1));
+    assert_eq!(world.placements(), [("then".to_owned(), a)]);
 }
 
 #[test]
