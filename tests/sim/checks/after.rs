@@ -86,11 +86,15 @@ impl Check for After {
                 is_over_time,
                 ..
             } => {
+                // One whose time is over while it waits to be started again has ended for that.
+                let asked = world.scheduling_of(instance);
+                let may_end_waiting =
+                    asked.is_some_and(|it| it.time_limit.is_some() && it.restart.is_some());
                 let book = self.book(instance);
                 if book.machine == machine {
                     book.is_ok = Some(code == 0 && by_itself && !is_over_time);
                     book.is_known = false;
-                    book.is_open |= !by_itself;
+                    book.is_open |= !by_itself || may_end_waiting;
                 }
             }
             // Where it cannot be started again, or its time is over before, it has ended for that.
