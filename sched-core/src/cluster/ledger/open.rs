@@ -153,6 +153,7 @@ impl Ledger {
     }
 
     /// How many answers to stops of what had ended before are owed.
+    #[cfg(any(test, feature = "test-support"))]
     pub(crate) fn late_stops(&self) -> usize {
         self.late_stops.len()
     }
