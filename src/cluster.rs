@@ -8,6 +8,7 @@
 //! calls  ── what is wanted of etcd, and the election's calls in it
 //! keys   ── what is where in etcd
 //! maintenance ── the leader compacts etcd, and logs its alarms
+//! hand_over ── the leader gives its turn to one that stands by
 //! trouble ── what etcd refuses the election, for the log
 //! view   ── who leads and who stands by, for operators
 //! ```
@@ -21,6 +22,7 @@
 )]
 mod calls;
 mod driver;
+mod hand_over;
 #[cfg_attr(
     not(feature = "test-support"),
     expect(unreachable_pub, reason = "the simulation sees it with that feature")
@@ -40,10 +42,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ciao_etcd::election::{GIVE_UP_AFTER, Term, Why};
+pub use ciao_etcd::election::Term;
+use ciao_etcd::election::{GIVE_UP_AFTER, Why};
 use ciao_etcd::{Client, ConfigError, EtcdConfig};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::AbortHandle;
 
 #[cfg(not(feature = "test-support"))]
@@ -58,6 +61,7 @@ use crate::server::{Schedulers, TakeOver};
 
 #[cfg(feature = "test-support")]
 pub use self::calls::{Candidate, EtcdCalls, leader_key};
+pub use self::hand_over::LeaderHandOver;
 #[cfg(feature = "test-support")]
 pub use self::keys::Keys;
 #[cfg(feature = "test-support")]
@@ -259,12 +263,7 @@ impl Cluster {
     /// etcd does not answer, refuses, or has another leader by now: in words.
     pub fn take_over(&self, term: Term) -> Result<TakeOver, String> {
         let runtime = Arc::clone(&self.runtime);
-        let mut etcd = self.config.etcd.clone();
-        etcd.deadline = STORE_CALL;
-        let client = {
-            let _on = runtime.get().enter();
-            Client::new(etcd).map_err(|error| error.to_string())?
-        };
+        let client = self.store_client()?;
         let driver = store::DriverLink {
             events: self.events.clone(),
             standing: self.standing(),
@@ -273,6 +272,32 @@ impl Cluster {
         let patience = self.config.ttl + GIVE_UP_AFTER;
         let keys = self.keys.clone();
         EtcdStore::take_over((client, runtime), keys, term, (driver, patience))
+    }
+}
+
+impl Cluster {
+    /// How this scheduler, which leads under this term, hands over to another.
+    ///
+    /// # Errors
+    /// As [`Cluster::take_over`].
+    pub fn hand_over(&self, term: Term) -> Result<Arc<LeaderHandOver>, String> {
+        Ok(Arc::new(LeaderHandOver {
+            client: self.store_client()?,
+            runtime: Arc::clone(&self.runtime),
+            keys: self.keys.clone(),
+            address: self.config.address.clone(),
+            ttl: self.config.ttl,
+            term,
+            begun: Notify::new(),
+        }))
+    }
+
+    /// A client with as much time for each call as the store has.
+    fn store_client(&self) -> Result<Client, String> {
+        let mut etcd = self.config.etcd.clone();
+        etcd.deadline = STORE_CALL;
+        let _on = self.runtime.get().enter();
+        Client::new(etcd).map_err(|error| error.to_string())
     }
 }
 

@@ -79,7 +79,7 @@ pub use node_file::NodeFileError;
 pub use placement::{PLACEMENT_PATH, PlacementConfig, PlacementError, TokensError};
 pub use profile::{Profile, ProfileError};
 pub use reload::ReloadConfig;
-pub use schedulers::Schedulers;
+pub use schedulers::{HandOver, Schedulers};
 pub use shared::{Entries, Found, INSTANCE_RECORDS, SharedDocument, SharedStore, TakeOver};
 pub use standby::Standby;
 pub use start::{Server, ServerConfig, StartError};

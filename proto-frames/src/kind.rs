@@ -112,6 +112,9 @@ kinds! {
     /// Read all files again (added; from controllers and operators; answered by [`Kind::RELOADED`];
     /// [`crate::payload::Reload`]).
     RELOAD = COMMAND, 0x52, "RELOAD";
+    /// Have another of several schedulers lead (added; from controllers and operators; answered by
+    /// [`Kind::LEADERSHIP_TRANSFER`]; [`crate::payload::TransferLeadership`]).
+    TRANSFER_LEADERSHIP = COMMAND, 0x53, "TransferLeadership";
 
     /// Answer to CONNECT; has its own layout ([`crate::Connected`]).
     CONNECTED = STATUS, 0, "CONNECTED";
@@ -220,6 +223,9 @@ kinds! {
     /// What came of reading all files again (added; answer to [`Kind::RELOAD`], and to native controllers and those who
     /// watch the scheduler; [`crate::payload::Reloaded`]).
     RELOADED = EVENT, 0x52, "Reloaded";
+    /// Which of several schedulers leads next, or why this one goes on (added; answer to [`Kind::TRANSFER_LEADERSHIP`], to
+    /// the asker alone; [`crate::payload::LeadershipTransfer`]).
+    LEADERSHIP_TRANSFER = EVENT, 0x53, "LeadershipTransfer";
 }
 
 impl Kind {

@@ -33,6 +33,7 @@ pub mod expression;
 pub mod identifier;
 pub mod image;
 pub mod instance_event;
+mod leadership;
 pub mod lease_renewed;
 pub mod migrate;
 pub mod node_event;
@@ -82,6 +83,7 @@ pub use image::{
 pub use instance_event::{
     InstanceDeleted, InstancePlaced, InstanceQueued, InstanceStateEvent, InstanceStopped, PhaseName,
 };
+pub use leadership::{LeadershipTransfer, TransferLeadership, TransferState};
 pub use lease_renewed::LeaseRenewed;
 pub use migrate::Migrate;
 pub use node_event::{NodeConnected, NodeDisconnected, NodeType};

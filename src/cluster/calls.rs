@@ -8,6 +8,7 @@ use std::time::Duration;
 use ciao_etcd::election::{Answer, Call, LeaderKey, Term};
 use ciao_etcd::{Client, Compare, Error, KeyValue, Op, Txn, TxnAnswer};
 
+use super::hand_over;
 use super::keys::{self, Keys};
 
 /// Calls of etcd. Errors are those of [`Client`]'s methods of the same names.
@@ -93,26 +94,67 @@ impl Candidate {
                 };
                 etcd.txn(read).await.map(|it| key_of(&it))
             }
-            Call::Campaign(lease) => {
-                let put = Op::Put {
-                    key: keys.leader(),
-                    value: address.into_bytes(),
-                    lease,
-                };
-                let campaign = Txn {
-                    compare: vec![Compare::Created(keys.leader(), 0)],
-                    then: vec![put, Op::Get(keys.generation())],
-                    otherwise: get,
-                };
-                etcd.txn(campaign).await.map(|it| match it.succeeded {
-                    true => Answer::Won(Term {
-                        generation: generation(it.found.first()),
-                        create_revision: it.revision,
-                    }),
-                    false => key_of(&it),
-                })
-            }
+            Call::Campaign(lease) => campaign(&etcd, (&keys, &address), lease).await,
         }
+    }
+}
+
+/// Creates the leader's key, if it is absent. While a leader hands over, the one alone that is meant to lead next does: the key
+/// that says so goes with its success, and with its lease where none has come.
+async fn campaign(
+    etcd: &impl EtcdCalls,
+    (keys, address): (&Keys, &str),
+    lease: i64,
+) -> Result<Answer, Error> {
+    let won = |it: &TxnAnswer| {
+        Answer::Won(Term {
+            generation: generation(it.found.first()),
+            create_revision: it.revision,
+        })
+    };
+    let put = || Op::Put {
+        key: keys.leader(),
+        value: address.as_bytes().to_vec(),
+        lease,
+    };
+    let read = vec![
+        Op::Get(keys.leader()),
+        Op::Get(keys.generation()),
+        Op::Get(keys.next()),
+    ];
+    let first = Txn {
+        compare: vec![
+            Compare::Created(keys.leader(), 0),
+            Compare::Created(keys.next(), 0),
+        ],
+        then: vec![put(), Op::Get(keys.generation())],
+        otherwise: read.clone(),
+    };
+    let tried = etcd.txn(first).await?;
+    if tried.succeeded {
+        return Ok(won(&tried));
+    }
+    let leader = tried.found.first().and_then(Option::as_ref);
+    let next = tried.found.get(2).and_then(Option::as_ref);
+    let (None, Some(next)) = (leader, next) else {
+        return Ok(key_of(&tried));
+    };
+    if !hand_over::is_meant(&next.value, address) {
+        // Not that there is none: it would try again at once.
+        return Ok(Answer::Unknown);
+    }
+    let second = Txn {
+        compare: vec![
+            Compare::Created(keys.leader(), 0),
+            Compare::Created(keys.next(), next.create_revision),
+        ],
+        then: vec![put(), Op::Get(keys.generation()), Op::Delete(keys.next())],
+        otherwise: read,
+    };
+    let tried = etcd.txn(second).await?;
+    match tried.succeeded {
+        true => Ok(won(&tried)),
+        false => Ok(key_of(&tried)),
     }
 }
 

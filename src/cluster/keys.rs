@@ -3,6 +3,7 @@
 //! ```text
 //! leader          the leader's address, under its lease
 //! member/ADDRESS  the version of a scheduler that takes part, under its lease
+//! next            who may lead next, while a leader hands over, under a lease of its own
 //! generation      raised by an operator after etcd was restored, decimal; absent = 0
 //! uuid/0000       the UUID that peers know the scheduler by
 //! ticket          term and number of the latest write: each compares its revision, so that none is carried out twice
@@ -63,6 +64,12 @@ impl Keys {
     #[must_use]
     pub fn generation(&self) -> Vec<u8> {
         self.key("generation")
+    }
+
+    /// Who may lead next, while a leader hands over.
+    #[must_use]
+    pub fn next(&self) -> Vec<u8> {
+        self.key("next")
     }
 
     /// What each write writes.

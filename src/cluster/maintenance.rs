@@ -19,6 +19,9 @@ use super::{Standing, view};
 /// How often it looks how etcd is: soon enough for people, and seldom beside what renews the lease.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
+/// How often it looks who takes part: people look at that after a scheduler was started, or has handed over.
+const MEMBERS_EVERY: Duration = Duration::from_secs(2);
+
 /// How often it compacts, and how old is what goes: readers of pages at one revision, and watches that were cut off, have
 /// that long.
 const COMPACT_EVERY: Duration = Duration::from_secs(300);
@@ -50,6 +53,7 @@ impl Maintenance {
         let mut before = None;
         // The first look at once: a full etcd is logged when the leader begins.
         let mut looks = interval(LOOK_EVERY);
+        let mut members = interval(MEMBERS_EVERY);
         let mut compactions = interval(COMPACT_EVERY);
         loop {
             tokio::select! {
@@ -57,11 +61,27 @@ impl Maintenance {
                     log_alarms(&self.client, &mut alarms).await;
                     self.look(term, &alarms).await;
                 }
+                _ = members.tick() => self.look_who_stands_by().await,
                 _ = compactions.tick() => if self.is_compacting {
                     compact(&self.client, &self.keys.leader(), &mut before).await;
                 },
             }
         }
+    }
+
+    /// Shows who takes part, once it was shown how etcd is.
+    async fn look_who_stands_by(&self) {
+        let standby = view::standby(&self.client, &self.keys, Some(&self.address)).await;
+        let Ok(standby) = standby else {
+            return;
+        };
+        self.show.send_if_modified(|shown| match shown {
+            Some(shown) if shown.standby != standby => {
+                shown.standby = standby;
+                true
+            }
+            _ => false,
+        });
     }
 
     /// Shows who takes part and how etcd is. While etcd does not answer, what was read last stays.

@@ -14,6 +14,7 @@ use crate::net::tls::TrustFiles;
 mod arrays;
 mod configure;
 mod images;
+mod leader;
 mod lifecycle;
 mod list;
 mod placement;
@@ -27,8 +28,9 @@ mod web;
 pub use arrays::{ArrayArgs, ArrayListArgs, ArraySpec, RerunArgs};
 pub use configure::ConfigureArgs;
 pub use images::{ImagesArgs, ImagesCommand, PushArgs};
+pub use leader::LeaderArgs;
 pub use lifecycle::{
-    CordonArgs, DrainArgs, EndArgs, HistoryArgs, LifecycleArgs, MigrateArgs, UpdateArgs,
+    CordonArgs, DrainArgs, EndArgs, HistoryArgs, LifecycleArgs, MigrateArgs, UpdateArgs, WaitArgs,
 };
 pub use list::{HistoryFormat, InstanceListArgs, ListArgs, ListFormat, NodeListArgs, WideListArgs};
 pub use placement::PlacementArgs;
@@ -213,6 +215,9 @@ pub enum SessionCommand {
     Describe(DescribeCommand),
     /// Say whether all is well, and if not, what; the exit code says so too
     Status,
+    /// List the schedulers behind one name, which leads and which stand by, or have another lead
+    #[command(mut_arg("matching", |it| it.help("Only those whose address begins so")))]
+    Leader(LeaderArgs),
     /// Have the scheduler read its certificates, keys and all other files again; at a mistake in one all stays as it was
     Reload(ReloadArgs),
     /// Print what an instance has written, read from its node through the scheduler
@@ -237,18 +242,6 @@ pub enum SessionCommand {
     Controllers(ListArgs),
     /// Show events as they come
     Watch(WatchArgs),
-}
-
-/// `ciaoctl wait`.
-#[derive(Debug, Args)]
-pub struct WaitArgs {
-    /// Instances and arrays: names, UUIDs, or unique prefixes of UUIDs; also those that have ended, as far as the scheduler
-    /// remembers them
-    #[arg(required = true, value_name = "INSTANCE")]
-    pub instances: Vec<String>,
-    /// How long to try to connect again where the connection is lost; 0s = not at all
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
-    pub reconnect: Duration,
 }
 
 /// `ciaoctl instance`.

@@ -34,6 +34,7 @@ mod configuration;
 mod ends;
 mod error;
 mod images;
+mod leader;
 mod lifecycle;
 mod listing;
 mod on_record;

@@ -21,6 +21,7 @@ mod files;
 pub mod history;
 pub mod images;
 pub mod instances;
+pub mod leader;
 pub mod lifecycle;
 pub mod listing;
 pub mod logs;
@@ -319,6 +320,7 @@ async fn carry_out(
         SessionCommand::Describe(what) => describe::describe(&mut context, &what).await,
         SessionCommand::Top(args) => top::top(&mut context, &args).await,
         SessionCommand::Status => status::status(&mut context).await,
+        SessionCommand::Leader(args) => leader::leader(&mut context, &args).await,
         SessionCommand::Reload(args) => reload::reload(&mut context, &args).await,
         SessionCommand::Logs(args) => logs::logs(&mut context, &args).await,
         SessionCommand::Collect(args) => collect::collect(&mut context, &args).await,

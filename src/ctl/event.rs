@@ -9,7 +9,6 @@
 //! An event holds the payload as it was decoded. Texts in it come from peers: whatever prints them must make them
 //! printable, as [`text`] does.
 
-use proto_frames::payload::Reloaded;
 use proto_frames::payload::{
     ArrayView, AttachVolumeFailure, CommandFailure, CommandRefused, ConcentratorInstanceAdded,
     ConfigurationAnswer, DeleteFailure, DrainProgress, ImageChunk, ImageList, InstanceDeleted,
@@ -17,6 +16,7 @@ use proto_frames::payload::{
     NodeDisconnected, NodePressure, OutputChunk, Payload, PayloadError, PlacementDecision,
     QueryResult, StartFailure, Stats,
 };
+use proto_frames::payload::{LeadershipTransfer, Reloaded};
 use proto_frames::{Frame, Kind};
 
 pub mod lifecycle;
@@ -120,6 +120,8 @@ pub enum Event {
     ImageList(Box<ImageList>),
     /// The configuration that was asked for, or what became of a new one.
     Configuration(Box<ConfigurationAnswer>),
+    /// What comes of having another scheduler lead, which was asked for.
+    Transfer(Box<LeadershipTransfer>),
     /// A frame of a kind that this program does not know.
     ///
     /// For example of a later version of the scheduler.
@@ -175,6 +177,9 @@ impl Event {
                 NodePressure::decode(payload).map(|it| Self::Pressure(Box::new(it)))
             }
             Kind::ARRAY_STATE => ArrayView::decode(payload).map(|it| Self::Array(Box::new(it))),
+            Kind::LEADERSHIP_TRANSFER => {
+                LeadershipTransfer::decode(payload).map(|it| Self::Transfer(Box::new(it)))
+            }
             Kind::RELOADED => Reloaded::decode(payload).map(|it| Self::Reloaded(Box::new(it))),
             Kind::DELETE_FAILURE => DeleteFailure::decode(payload).map(Self::DeleteFailure),
             Kind::ATTACH_VOLUME_FAILURE => {

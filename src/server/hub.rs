@@ -49,6 +49,7 @@ use super::limits::ServerLimits;
 use super::measured::{Holds, Measured};
 use super::notices::{Class, Notices, Weight, Who};
 use super::reload::Reloads;
+use super::schedulers::Transfers;
 use super::store::Store;
 use super::tasks;
 use super::twins::Twins;
@@ -107,6 +108,8 @@ pub(super) struct Hub {
     images: OnceLock<Images>,
     /// How reloads went.
     pub(super) reloads: Reloads,
+    /// Who asks that another scheduler leads.
+    pub(super) transfers: Transfers,
     /// The versions of the configuration; empty in tests that have none.
     configuration: OnceLock<Keeper>,
     /// Who reads ends on record.
@@ -212,6 +215,7 @@ impl Hub {
             store: OnceLock::new(),
             images: OnceLock::new(),
             reloads: Reloads::default(),
+            transfers: Transfers::default(),
             configuration: OnceLock::new(),
             end_readers: EndReaders::default(),
             unread: Unread::default(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use proto_frames::Term;
 
-use super::schedulers::Schedulers;
+use super::schedulers::{HandOver, Schedulers};
 use super::store::HistoryLimits;
 use crate::net::fence::Fence;
 
@@ -139,6 +139,8 @@ pub struct ServerLimits {
     pub term: Option<Term>,
     /// The schedulers behind its name, where it is one of several.
     pub schedulers: Option<Schedulers>,
+    /// How it has another of them lead, where it is one of several.
+    pub hand_over: Option<Arc<dyn HandOver>>,
 }
 
 impl Default for ServerLimits {
@@ -160,6 +162,7 @@ impl Default for ServerLimits {
             fence: None,
             term: None,
             schedulers: None,
+            hand_over: None,
         }
     }
 }

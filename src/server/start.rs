@@ -44,7 +44,7 @@ use super::standby::Standby;
 use super::state::{StateDir, keep_nodes, read_nodes, remember_last};
 use super::strict::Mistake;
 use super::tasks::{TaskEnded, Tasks};
-use super::{expiry, heartbeat, node_file, store};
+use super::{expiry, heartbeat, node_file, schedulers, store};
 use crate::logging::{Levels, LevelsError};
 use crate::net::tls::{self, TlsError, TrustFiles};
 use sched_core::{self, About, KnownNode, Scheduler};
@@ -409,6 +409,7 @@ impl Server {
             tasks.spawn("read tokens again", tokens);
         }
         tasks.spawn("read files again", self.reloader.run());
+        tasks.spawn("hand over", schedulers::hand_over(hub()));
         let ways = Ways {
             frames: self.acceptor,
             http: self.http,

@@ -29,6 +29,7 @@ mod dev;
 mod fail_over;
 mod full;
 mod gate;
+mod hand_over;
 mod kept;
 mod members;
 mod operators;

@@ -169,6 +169,7 @@ fn place(action: &Action) -> (u8, u64) {
         | Action::Ends { session, .. }
         | Action::Image { session, .. }
         | Action::Reload { session, .. }
+        | Action::TransferLeadership { session, .. }
         | Action::Configuration { session, .. }
         | Action::Configured { session, .. } => (1, session.0),
         Action::RememberNodes => (2, 0),

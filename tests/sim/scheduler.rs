@@ -367,7 +367,8 @@ impl World {
             | Action::Image { .. }
             | Action::Configuration { .. }
             | Action::Configured { .. }
-            | Action::Reload { .. } => {}
+            | Action::Reload { .. }
+            | Action::TransferLeadership { .. } => {}
         }
     }
 
@@ -398,6 +399,7 @@ impl World {
             | Action::Ends { .. }
             | Action::Image { .. }
             | Action::Reload { .. }
+            | Action::TransferLeadership { .. }
             | Action::Configuration { .. }
             | Action::Configured { .. } => {}
         }

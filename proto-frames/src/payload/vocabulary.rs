@@ -4,10 +4,10 @@ use sched_model::{
     AssignPublicIpFailure, AttachVolumeFailure, CommandFailure, CommandRefused, ControllerStatus,
     Delete, DeleteFailure, DeleteImage, DeleteOutput, DrainProgress, EndsRecorded, Evacuate,
     ImageList, InstanceDeleted, InstancePlaced, InstanceQueued, InstanceStateEvent,
-    InstanceStopped, LeaseRenewed, ListImages, Migrate, NodeConnected, NodeDisconnected,
-    NodePressure, PlacementDecision, Query, QueryResult, ReadImage, ReadOutput, Reload, Reloaded,
-    ReportReceived, Restore, Resume, Snapshot, StartFailure, Suspend, UnassignPublicIpFailure,
-    Update,
+    InstanceStopped, LeadershipTransfer, LeaseRenewed, ListImages, Migrate, NodeConnected,
+    NodeDisconnected, NodePressure, PlacementDecision, Query, QueryResult, ReadImage, ReadOutput,
+    Reload, Reloaded, ReportReceived, Restore, Resume, Snapshot, StartFailure, Suspend,
+    TransferLeadership, UnassignPublicIpFailure, Update,
 };
 
 use super::document::payload;
@@ -51,4 +51,6 @@ payload!(ImageList under "image_list", LARGE);
 payload!(QueryResult under "query_result", LARGE);
 payload!(Reload under "reload", SMALL);
 payload!(Reloaded under "reloaded", SMALL);
+payload!(TransferLeadership under "transfer_leadership", SMALL);
+payload!(LeadershipTransfer under "leadership_transfer", SMALL);
 payload!(Snapshot under "snapshot", LARGE);

@@ -13,7 +13,7 @@ use sched_model::{
     Delete, DeleteFailure, DeleteOutput, DrainProgress, EndsRecorded, InstanceDeleted,
     InstancePlaced, InstanceQueued, InstanceStateEvent, LeaseRenewed, Migrate, NodeConnected,
     NodeDisconnected, NodePressure, OutputPart, PlacementDecision, Query, QueryResult, ReadOutput,
-    Reload, Reloaded, ReportReceived, Resume, Snapshot, StartFailure, Suspend,
+    Reload, Reloaded, ReportReceived, Resume, Snapshot, StartFailure, Suspend, TransferLeadership,
     UnassignPublicIpFailure, Update,
 };
 use sched_model::{Role, Uuid};
@@ -100,6 +100,13 @@ pub enum Action {
         session: SessionId,
         /// How.
         reload: Box<Reload>,
+    },
+    /// Have another of several schedulers lead, as a peer asks who may; the answer is the daemon's to send.
+    TransferLeadership {
+        /// The session that asks.
+        session: SessionId,
+        /// To which.
+        transfer: Box<TransferLeadership>,
     },
 }
 

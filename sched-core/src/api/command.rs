@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sched_model::{
     AssignPublicIpFailure, DeleteOutput, Evacuate, Migrate, Query, ReadOutput, Reload, Restore,
-    Topic, UnassignPublicIpFailure, Update,
+    Topic, TransferLeadership, UnassignPublicIpFailure, Update,
 };
 
 use crate::api::array::ArrayStart;
@@ -80,6 +80,8 @@ pub enum Command {
     Array(ArrayCommand),
     /// RELOAD.
     Reload(Box<Reload>),
+    /// TransferLeadership.
+    TransferLeadership(Box<TransferLeadership>),
 }
 
 /// What is asked about the versions of the cluster configuration.
@@ -143,6 +145,7 @@ impl Command {
             Self::Configuration(ConfigurationCommand::Write) => CommandName::WriteConfiguration,
             Self::Array(_) => CommandName::StartArray,
             Self::Reload(_) => CommandName::Reload,
+            Self::TransferLeadership(_) => CommandName::TransferLeadership,
         }
     }
 

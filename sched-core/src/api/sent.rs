@@ -56,6 +56,8 @@ names! {
     StartArray,
     /// RELOAD.
     Reload,
+    /// TransferLeadership.
+    TransferLeadership,
 }
 
 names! {

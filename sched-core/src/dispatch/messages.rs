@@ -97,6 +97,10 @@ impl Scheduler {
             Command::Image(_) => self.act(Action::image(id, parcel)),
             Command::Configuration(_) => self.act(Action::configuration(id, parcel)),
             Command::Reload(reload) => self.act(Action::reload(id, reload)),
+            Command::TransferLeadership(transfer) => {
+                let session = id;
+                self.act(Action::TransferLeadership { session, transfer });
+            }
         }
     }
 

@@ -136,6 +136,7 @@ fn touches_no_instance(command: CommandName) -> bool {
             | CommandName::ListImages
             | CommandName::ReadConfiguration
             | CommandName::Reload
+            | CommandName::TransferLeadership
     )
 }
 

@@ -6,9 +6,9 @@ use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use ciao_scheduler::cluster::{Cluster, Standing};
+use ciao_scheduler::cluster::{Cluster, Standing, Term};
 use ciao_scheduler::logging::Logs;
-use ciao_scheduler::server::{Server, Standby};
+use ciao_scheduler::server::{HandOver, Server, ServerConfig, Standby};
 use ciao_scheduler::shutdown::{self, Hangups, OnHangup};
 use tracing::info;
 
@@ -18,7 +18,7 @@ use crate::flags::DaemonFlags;
 enum Ended {
     /// It was requested.
     Stopped,
-    /// Another leads, or may.
+    /// Another leads, or may, or is to.
     SteppedDown,
 }
 
@@ -57,7 +57,7 @@ async fn take_part(flags: &DaemonFlags, logs: &Logs) -> anyhow::Result<Ended> {
     let stop = shutdown::requested(OnHangup::Reload(logs.reopen(), hangups.clone()))
         .context("cannot listen for signals")?;
     tokio::pin!(stop);
-    let mut config = flags.server_config(hangups, logs);
+    let config = flags.server_config(hangups, logs);
     let standby = Standby::bind(&config).map_err(anyhow::Error::msg)?;
     let here = standby.local_addrs()?;
     for address in &here {
@@ -84,12 +84,22 @@ async fn take_part(flags: &DaemonFlags, logs: &Logs) -> anyhow::Result<Ended> {
         }
         () = standby.refuse_all(cluster.leader()) => anyhow::bail!("internal error: the standby has ended"),
     };
-    let Standing::Leader(term) = standing else {
-        return Ok(Ended::SteppedDown);
-    };
-    let reader = Arc::clone(&cluster);
-    let found = tokio::task::spawn_blocking(move || reader.take_over(term)).await?;
-    let found = match found {
+    match standing {
+        Standing::Leader(term) => lead(config, standby, &cluster, (term, stop)).await,
+        _ => Ok(Ended::SteppedDown),
+    }
+}
+
+/// Serves under this term until it is told to stop, hands over, or steps down.
+async fn lead(
+    mut config: ServerConfig,
+    standby: Standby,
+    cluster: &Arc<Cluster>,
+    (term, stop): (Term, impl Future<Output = ()>),
+) -> anyhow::Result<Ended> {
+    let reader = Arc::clone(cluster);
+    let read = move || Ok::<_, String>((reader.take_over(term)?, reader.hand_over(term)?));
+    let (found, hand_over) = match tokio::task::spawn_blocking(read).await? {
         Ok(found) => found,
         Err(why) => {
             tracing::warn!(event = "cluster_not_taken_over", "cannot take over: {why}");
@@ -100,6 +110,7 @@ async fn take_part(flags: &DaemonFlags, logs: &Logs) -> anyhow::Result<Ended> {
     };
     config.limits.fence = Some(cluster.fence());
     config.limits.schedulers = Some(cluster.schedulers());
+    config.limits.hand_over = Some(Arc::clone(&hand_over) as Arc<dyn HandOver>);
     config.limits.term = Some(proto_frames::Term {
         generation: term.generation,
         revision: u64::try_from(term.create_revision).unwrap_or(0),
@@ -112,11 +123,18 @@ async fn take_part(flags: &DaemonFlags, logs: &Logs) -> anyhow::Result<Ended> {
         "scheduler {} serves",
         server.uuid()
     );
+    let mut ended = Ended::Stopped;
+    let shutdown = async {
+        tokio::select! {
+            () = stop => {}
+            () = hand_over.begun() => ended = Ended::SteppedDown,
+        }
+    };
     tokio::select! {
-        served = server.run(stop) => served?,
+        served = server.run(shutdown) => served?,
         _ = cluster.over() => return Ok(Ended::SteppedDown),
     }
     cluster.resign();
     cluster.over().await;
-    Ok(Ended::Stopped)
+    Ok(ended)
 }

@@ -342,6 +342,7 @@ impl LimitFlags {
             fence: None,
             term: None,
             schedulers: None,
+            hand_over: None,
         }
     }
 }

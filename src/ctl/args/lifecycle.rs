@@ -175,3 +175,15 @@ pub(super) fn span(text: &str) -> Result<Span, String> {
         u64::try_from(span.as_millis()).unwrap_or(u64::MAX),
     ))
 }
+
+/// `ciaoctl wait`.
+#[derive(Debug, Args)]
+pub struct WaitArgs {
+    /// Instances and arrays: names, UUIDs, or unique prefixes of UUIDs; also those that have ended, as far as the scheduler
+    /// remembers them
+    #[arg(required = true, value_name = "INSTANCE")]
+    pub instances: Vec<String>,
+    /// How long to try to connect again where the connection is lost; 0s = not at all
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    pub reconnect: Duration,
+}

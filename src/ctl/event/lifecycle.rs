@@ -6,7 +6,8 @@
 
 use proto_frames::payload::{
     ArrayView, CommandFailure, DrainProgress, DrainState, InstanceQueued, InstanceStateEvent,
-    NodePressure, PressureState, ReloadState, Reloaded, UnmovableInstance,
+    LeadershipTransfer, NodePressure, PressureState, ReloadState, Reloaded, TransferState,
+    UnmovableInstance,
 };
 use serde_json::{Value, json};
 
@@ -187,6 +188,25 @@ pub fn reloaded(event: &Reloaded) -> String {
             because(&event.reason)
         ),
     }
+}
+
+/// Which scheduler leads next, or why this one goes on.
+#[must_use]
+pub fn transfer(event: &LeadershipTransfer) -> String {
+    match (&event.state, &*event.to) {
+        (TransferState::Begun, "") => format!("{} hands over to any that stands by", event.from),
+        (TransferState::Begun, to) => format!("{} hands over to {to}", event.from),
+        (state, _) => format!("handing over is {state}{}", because(&event.reason)),
+    }
+}
+
+/// `to` is null where any of several may lead next.
+pub fn transfer_json(event: &LeadershipTransfer) -> Value {
+    let text = |text: &String| (!text.is_empty()).then(|| text.clone());
+    json!({
+        "event": "leadership_transfer", "state": event.state.as_str(), "from": text(&event.from), "to": text(&event.to),
+        "reason": event.reason,
+    })
 }
 
 /// How far an array is.

@@ -77,6 +77,7 @@ impl Event {
             Self::Pressure(e) => format!("{} {}", node(&e.node_uuid, hosts), pressure(e)),
             Self::Array(e) => lifecycle::array(e),
             Self::Reloaded(e) => lifecycle::reloaded(e),
+            Self::Transfer(e) => lifecycle::transfer(e),
             Self::DeleteFailure(e) => {
                 format!(
                     "instance {} not deleted on {}: {}",
@@ -148,6 +149,7 @@ impl Event {
             Self::Pressure(e) => lifecycle::pressure_json(e),
             Self::Array(e) => lifecycle::array_json(e),
             Self::Reloaded(e) => lifecycle::reloaded_json(e),
+            Self::Transfer(e) => lifecycle::transfer_json(e),
             Self::DeleteFailure(e) => json!({
                 "event": "delete_failure", "instance_uuid": e.instance_uuid, "node_uuid": e.node_uuid,
                 "reason": e.reason.as_str(),

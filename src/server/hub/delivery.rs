@@ -123,6 +123,9 @@ impl Hub {
                 }
                 Action::Configured { session, payload } => self.configured(session, payload),
                 Action::Reload { session, reload } => self.ask_reload(batch, session, &reload),
+                Action::TransferLeadership { session, transfer } => {
+                    self.ask_transfer(batch, session, *transfer);
+                }
                 Action::RememberNodes => self.nodes_changed.notify_one(),
                 Action::Refuse { session, why } => {
                     self.refuse(batch, session, why);

@@ -1,5 +1,5 @@
-//! What the store of images is asked, on its way there, and its answers on their way to peers; and who asks for a reload,
-//! which is answered on the same way.
+//! What the store of images is asked, on its way there, and its answers on their way to peers; and who asks for a reload, or
+//! that another scheduler leads, which is answered on the same way.
 //!
 //! Requests for images (READ_IMAGE, WRITE_IMAGE and the like) are permitted by the core and carried out here, beside
 //! it: the core never sees their contents. The store of images has a thread of its own; answers do not pass through the
@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use proto_frames::Frame;
-use proto_frames::payload::Reload;
+use proto_frames::payload::{Reload, TransferLeadership};
 use tracing::error;
 
 use super::{Hub, InputBatch};
 use crate::server::images::{self, Opened};
 use crate::server::reload;
+use crate::server::schedulers;
 use crate::server::wire;
 use sched_core::{Message, Parcel, SessionId};
 
@@ -67,6 +68,21 @@ impl Hub {
                 session,
                 reload::frame(self.uuid, asked.id, reload::too_many()),
             )
+        {
+            batch.wakers.push(writer);
+        }
+    }
+
+    /// Has another scheduler lead, as a peer asks. Under the scheduler's lock: nothing waits. Only that another has just
+    /// asked is queued here.
+    pub(super) fn ask_transfer(
+        &self,
+        batch: &mut InputBatch<'_>,
+        session: SessionId,
+        asked: TransferLeadership,
+    ) {
+        if let Some(refused) = self.transfers.ask(session, asked)
+            && let Some(writer) = self.queue_behind(session, schedulers::frame(self.uuid, refused))
         {
             batch.wakers.push(writer);
         }

@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use proto_frames::payload::{
     AssignPublicIp, AttachVolume, Configuration, Delete, DeleteOutput, Payload, PayloadError,
-    Query, ReadOutput, RefreshCnci, ReleasePublicIp, Reload, Watch,
+    Query, ReadOutput, RefreshCnci, ReleasePublicIp, Reload, TransferLeadership, Watch,
     identifier::make_usual,
     output::{MAX_PATH_LEN, MAX_TAIL_LINES},
 };
@@ -72,6 +72,10 @@ pub(super) fn read(name: CommandName, payload: &Bytes) -> Read {
         CommandName::WriteConfiguration => Ok(Command::Configuration(ConfigurationCommand::Write)),
         CommandName::StartArray => arrays::read(payload),
         CommandName::Reload => Ok(Command::Reload(Box::new(Reload::decode(payload)?))),
+        CommandName::TransferLeadership => {
+            let transfer = TransferLeadership::decode(payload)?;
+            Ok(Command::TransferLeadership(Box::new(transfer)))
+        }
     }
 }
 

@@ -40,6 +40,7 @@ pub(super) fn sent(kind: Kind) -> Sent {
         Kind::WRITE_CONFIGURATION => CommandName::WriteConfiguration,
         Kind::START_ARRAY => CommandName::StartArray,
         Kind::RELOAD => CommandName::Reload,
+        Kind::TRANSFER_LEADERSHIP => CommandName::TransferLeadership,
         kind => return report(kind).map_or_else(|| Sent::Unknown(tag(kind)), Sent::Report),
     };
     Sent::Command(command)
@@ -105,6 +106,7 @@ pub(in crate::server) fn kind_of(sent: Sent) -> Kind {
             CommandName::WriteConfiguration => Kind::WRITE_CONFIGURATION,
             CommandName::StartArray => Kind::START_ARRAY,
             CommandName::Reload => Kind::RELOAD,
+            CommandName::TransferLeadership => Kind::TRANSFER_LEADERSHIP,
         },
         Sent::Report(name) => kind_of_report(name),
         Sent::Unknown(tag) => kind_in(tag),

@@ -171,7 +171,8 @@ fn commanded(kind: Kind, place: Place) -> Treatment {
             | Kind::READ_CONFIGURATION
             | Kind::WRITE_CONFIGURATION
             | Kind::START_ARRAY
-            | Kind::RELOAD,
+            | Kind::RELOAD
+            | Kind::TRANSFER_LEADERSHIP,
             _,
         ) => Treatment::Taken,
         (_, Place::Own) => Treatment::Never,
@@ -360,6 +361,7 @@ fn sending(kind: Kind, place: Place) -> Sending {
         Kind::WRITE_CONFIGURATION => Command::Configuration(ConfigurationCommand::Write),
         Kind::START_ARRAY => Command::Array(sched_core::ArrayCommand::Rerun(id(instance))),
         Kind::RELOAD => Command::Reload(Box::default()),
+        Kind::TRANSFER_LEADERSHIP => Command::TransferLeadership(Box::default()),
         kind => return report_of(kind, instance).into(),
     };
     command.into()

@@ -108,6 +108,18 @@ impl Etcd {
         }
     }
 
+    /// A leader that hands over has written that all may lead next but the scheduler at this place, if it leads still.
+    pub(crate) fn reserve(&mut self, now: Instant, server: Server, wait: Duration) {
+        if self.owner != Some(server) || self.lost_until.is_some_and(|until| until > now) {
+            return;
+        }
+        self.last_lease += 1;
+        self.leases.insert(self.last_lease, (now + wait, wait));
+        self.revision += 1;
+        let value = format!("not {}", server.place).into_bytes();
+        self.put(server, self.names.next(), value, self.last_lease);
+    }
+
     /// Carries a call out, as one moment.
     pub(crate) fn handle(
         &mut self,

@@ -12,6 +12,9 @@ use crate::world::World;
 /// Longest time that a fault lasts, in ms: longer than a leader waits for etcd.
 const LONGEST_MS: u64 = 12_000;
 
+/// For how long the place of a leader that hands over is kept for others.
+const HAND_OVER: Duration = Duration::from_secs(8);
+
 impl World {
     /// Something goes wrong, drawn by `chance`.
     pub(crate) fn cluster_fails(&mut self, chance: &mut Rng) {
@@ -40,6 +43,12 @@ impl World {
             }
             4 => process.cut_off = Some(until),
             5 => {
+                // Half of them hand over in order.
+                if time.as_millis().is_multiple_of(2) {
+                    let now = self.now;
+                    self.cluster_mut().etcd.reserve(now, server, HAND_OVER);
+                }
+                let process = &mut self.cluster_mut().processes[place];
                 if let Some(election) = &mut process.election {
                     election.resign(clock);
                 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ciao_etcd::Error;
+use ciao_etcd::{Compare, Error, Txn};
 
 use super::calls::Request;
 use super::{ClusterEvent, TTL};
@@ -34,7 +34,7 @@ impl World {
                 continue;
             }
             let deadline = match &request {
-                Request::Txn(txn) if txn.compare.len() < 2 => ELECTION_TIME,
+                Request::Txn(txn) if is_of_election(txn) => ELECTION_TIME,
                 Request::Txn(_) | Request::Get(_) | Request::List(_) => RECORDS_TIME,
                 _ => ELECTION_TIME,
             };
@@ -121,4 +121,10 @@ impl World {
     fn is_troubled(&self) -> bool {
         !self.is_calm
     }
+}
+
+/// Whether it reads the leader's key, lists a scheduler, or campaigns; records are written under a term.
+fn is_of_election(txn: &Txn) -> bool {
+    let campaigns = matches!(txn.compare.first(), Some(Compare::Created(_, 0)));
+    txn.compare.len() < 2 || campaigns
 }
