@@ -41,6 +41,8 @@ mod pinning;
 mod restarts;
 #[path = "launcher/storage.rs"]
 mod storage;
+#[path = "launcher/terms.rs"]
+mod terms;
 #[path = "launcher/volume.rs"]
 mod volume;
 #[path = "launcher/workloads.rs"]

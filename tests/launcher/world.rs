@@ -444,8 +444,15 @@ impl Peer {
     }
 
     pub(crate) async fn send_message(&mut self, message: Message) {
+        self.send_at_once(vec![message]).await;
+    }
+
+    /// Sends messages with one write, so that the launcher has them all when it reads the first.
+    pub(crate) async fn send_at_once(&mut self, messages: Vec<Message>) {
         let mut bytes = BytesMut::new();
-        self.encoder.encode(&message, &mut bytes);
+        for message in &messages {
+            self.encoder.encode(message, &mut bytes);
+        }
         self.stream.write_all(&bytes).await.unwrap();
         self.stream.flush().await.unwrap();
     }
