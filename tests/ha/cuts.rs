@@ -59,10 +59,11 @@ async fn another_leads(pair: &Pair, late: &std::path::Path) {
     loop {
         let status = pair.ha("status", &[]).await;
         if status.contains(&format!("standby {standby}\n")) {
-            return;
+            break;
         }
         look.again(|| status).await;
     }
+    pair.check().await;
 }
 
 /// Packets are lost, in both directions: connections stay, and nothing comes of them.

@@ -50,6 +50,7 @@ async fn what_waits_and_what_runs_outlives_the_leader() {
     pair.done("delete", &[&running]).await;
     assert_eq!(lines(&second).await.len(), 1);
     assert_eq!(lines(&first).await, began);
+    pair.check().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,6 +86,7 @@ async fn a_leader_that_stood_still_sends_nothing_and_steps_down() {
         .await;
     assert_eq!(lines(&file).await.len(), 1);
     assert!(!late.exists(), "a START of the old leader was carried out");
+    pair.check().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

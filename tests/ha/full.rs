@@ -78,4 +78,5 @@ async fn a_full_etcd_costs_no_session_and_is_mended_by_what_status_names() {
     pair.fail_over().await;
     pair.until_listed("nodes", "node-a").await;
     assert_eq!(lines(&file).await, began);
+    pair.check().await;
 }

@@ -83,4 +83,5 @@ async fn a_scheduler_that_ran_alone_takes_what_it_has_along() {
     assert_eq!(lines(&file).await, began);
     pair.done("delete", &[&running]).await;
     pair.until_listed("history", &waiting[..8]).await;
+    pair.check().await;
 }

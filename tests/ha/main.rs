@@ -1,7 +1,7 @@
 //! Two schedulers behind one name, as processes, with etcd and launchers that run real programs: what happens to who
 //! waits and to what runs when the leader is killed, stands still and goes on, or is cut off; and when etcd is.
 //!
-//! Without etcd installed the tests pass, unless `CIAO_REQUIRE_ETCD=1`.
+//! Without etcd installed the tests pass, unless `CIAO_REQUIRE_ETCD=1`; likewise those that set clocks, without libfaketime.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
@@ -24,6 +24,9 @@ mod supervisors;
 #[path = "../common/words.rs"]
 mod words;
 
+mod book;
+mod clock;
+mod clocks;
 mod cuts;
 mod dev;
 mod fail_over;

@@ -6,6 +6,7 @@ use std::process::{Output, Stdio};
 
 use ciao_scheduler::ctl::client::Client;
 use ciao_scheduler::net::tls::NATIVE_PROTOCOL;
+use parking_lot::Mutex;
 use proto_frames::Role;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
@@ -13,7 +14,9 @@ use tokio::process::{Child, Command};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use crate::book::Book;
 use crate::client::Http;
+use crate::clock::Clock;
 use crate::etcd::Etcd;
 use crate::gate::Gate;
 use crate::look::Look;
@@ -34,7 +37,10 @@ pub(crate) struct Pair {
     pub(crate) settings: Settings,
     /// How many were started.
     started: usize,
-    launcher: Option<Child>,
+    /// Of the nodes, in the order of their names.
+    pub(crate) launchers: Vec<Child>,
+    /// What clients were told.
+    book: Mutex<Book>,
 }
 
 /// What is not as usual.
@@ -46,15 +52,28 @@ pub(crate) struct Settings {
     pub(crate) access: Vec<String>,
     /// Whether there are proxies around the first scheduler.
     pub(crate) is_gated: bool,
+    /// How many members of etcd the first scheduler knows; `None`: all.
+    pub(crate) knows: Option<usize>,
+    /// Nodes besides the usual one.
+    pub(crate) more_nodes: usize,
+    /// Flags of launchers.
+    pub(crate) launching: &'static [&'static str],
+    /// Whether each process has a clock of its own, which can be set.
+    pub(crate) has_clocks: bool,
 }
+
+/// The names of nodes.
+pub(crate) const NODES: [&str; 2] = ["node-a", "node-b"];
 
 impl Drop for Pair {
     /// Leaves no workload behind: they outlive their launchers.
     fn drop(&mut self) {
-        if let Some(launcher) = &mut self.launcher {
+        for launcher in &mut self.launchers {
             let _ = launcher.start_kill();
         }
-        end_instances(&self.site.path("node-a"));
+        for node in NODES {
+            end_instances(&self.site.path(node));
+        }
     }
 }
 
@@ -66,7 +85,12 @@ impl Pair {
 
     /// The same, on this etcd.
     pub(crate) async fn start_on(etcd: Etcd, settings: Settings) -> Self {
-        let mut pair = Self::of(etcd, settings);
+        Self::start_at(Site::new(), etcd, settings).await
+    }
+
+    /// The same, with files in this directory.
+    pub(crate) async fn start_at(site: Site, etcd: Etcd, settings: Settings) -> Self {
+        let mut pair = Self::of(site, etcd, settings);
         if pair.settings.is_gated {
             for endpoint in &pair.etcd.endpoints {
                 let (_, address) = endpoint.split_once("://").unwrap();
@@ -84,22 +108,23 @@ impl Pair {
         pair
     }
 
-    fn of(etcd: Etcd, settings: Settings) -> Self {
+    fn of(site: Site, etcd: Etcd, settings: Settings) -> Self {
         Self {
-            site: Site::new(),
+            site,
             etcd,
             schedulers: Vec::new(),
             gates: Vec::new(),
             door: None,
             settings,
             started: 0,
-            launcher: None,
+            launchers: Vec::new(),
+            book: Mutex::default(),
         }
     }
 
     /// The first has a node, and no etcd.
     pub(crate) async fn alone() -> Self {
-        let mut pair = Self::of(Etcd::start(1, &[]), Settings::default());
+        let mut pair = Self::of(Site::new(), Etcd::start(1, &[]), Settings::default());
         pair.start_scheduler(&[], free_address()).await;
         pair.launch();
         pair.until_node().await;
@@ -131,8 +156,9 @@ impl Pair {
     /// What makes the next scheduler one of the cluster. The first goes by the proxies, where there are some.
     fn cluster_flags(&self) -> Vec<String> {
         let gates = self.gates.iter().map(|it| it.address.to_string());
+        let known = self.settings.knows.unwrap_or(self.gates.len());
         let endpoints: Vec<String> = match self.started {
-            0 if !self.gates.is_empty() => gates.collect(),
+            0 if !self.gates.is_empty() => gates.take(known).collect(),
             _ => self.etcd.endpoints.clone(),
         };
         let ttl = self.settings.ttl.unwrap_or(TTL);
@@ -165,13 +191,26 @@ impl Pair {
         let flags = [&flags[..], &usual[..], &own[..]].concat();
         let listen = ["--listen", &address.to_string()];
         let flags = [&flags[..], &listen[..]].concat();
-        let mut scheduler = self.site.start(&flags).await;
+        let mut command = self.site.command(&flags);
+        if self.settings.has_clocks {
+            let clock = self.clock(&format!("scheduler-{}", self.started));
+            clock.of(&mut command);
+        }
+        let mut scheduler = Daemon::start(command).await;
         // Where it is also after it has begun again.
         scheduler.address = address;
         self.schedulers.push(scheduler);
     }
 
     fn launch(&mut self) {
+        for node in NODES.iter().take(1 + self.settings.more_nodes) {
+            let launcher = self.launcher(node).spawn().unwrap();
+            self.launchers.push(launcher);
+        }
+    }
+
+    /// The launcher of this node, which knows all schedulers.
+    pub(crate) fn launcher(&self, node: &str) -> Command {
         let mut servers: Vec<String> = self
             .schedulers
             .iter()
@@ -180,13 +219,32 @@ impl Pair {
         if let Some(door) = &self.door {
             servers[0] = door.address.to_string();
         }
-        let mut command = self.site.launcher(self.address(0), "node-a");
+        let mut command = self.site.launcher(self.address(0), node);
         command.args(["--server", &servers.join(",")]);
-        let log = std::fs::File::create(self.site.path("launcher.log")).unwrap();
+        let mut options = std::fs::File::options();
+        let options = options.create(true).append(true);
+        let log = options.open(self.site.path("launcher.log")).unwrap();
         command.arg("--logtostderr").stderr(log);
         command.args(["--mem", "1000", "--cpus", "4", "--report-interval", "100ms"]);
         command.args(["--reconnect-cap", "200ms", "--stop-grace", "2s"]);
-        self.launcher = Some(command.spawn().unwrap());
+        command.args(self.settings.launching);
+        if self.settings.has_clocks {
+            self.clock(node).of(&mut command);
+        }
+        command
+    }
+
+    /// When the lease of this node ends, as its supervisors read it: ms since the machine was started.
+    pub(crate) fn lease(&self, node: &str) -> u64 {
+        let file = self.site.path(node).join("lease.json");
+        let file: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+        file["until_ms"].as_u64().unwrap()
+    }
+
+    /// The clock of a process, by its name: `scheduler-1`, or that of the node.
+    pub(crate) fn clock(&self, name: &str) -> Clock {
+        Clock::at(self.site.path(&format!("clock-{name}")))
     }
 
     pub(crate) fn address(&self, scheduler: usize) -> SocketAddr {
@@ -220,7 +278,18 @@ impl Pair {
     pub(crate) async fn done(&self, line: &str, more: &[&str]) -> String {
         let ran = self.ctl(line, more).await;
         assert!(ran.status.success(), "{line}: {ran:?}");
-        String::from_utf8(ran.stdout).unwrap().trim().to_owned()
+        let said = String::from_utf8(ran.stdout).unwrap().trim().to_owned();
+        self.book.lock().note(line, more, &said);
+        said
+    }
+
+    /// Holds what clients were told, and what nodes run, against each other: what was acknowledged is there, and nothing
+    /// runs or ran twice. Waits for what may come late, as a node that is not back yet.
+    pub(crate) async fn check(&self) {
+        let book = self.book.lock().clone();
+        book.is_listed(self).await;
+        book.ran_once();
+        book.runs_once(self).await;
     }
 
     /// Runs `ciao-scheduler ha`.
@@ -259,6 +328,7 @@ impl Pair {
     /// A shell script that writes its process number at the end of a file, and stays.
     pub(crate) fn script(&self, file: &str) -> (PathBuf, String) {
         let path = self.site.path(file);
+        self.book.lock().files.insert(path.clone());
         let script = format!("echo $$ >> {}; exec sleep 600", path.display());
         (path, script)
     }
@@ -295,8 +365,16 @@ impl Pair {
         }
     }
 
-    async fn until_node(&self) {
-        self.until_listed("nodes", "READY").await;
+    /// Waits until each node takes work.
+    pub(crate) async fn until_node(&self) {
+        let mut look = Look::new();
+        loop {
+            let listed = self.done("nodes", &[]).await;
+            if listed.matches("READY").count() == self.launchers.len() {
+                return;
+            }
+            look.again(|| listed).await;
+        }
     }
 
     /// A client of what a scheduler answers over HTTP.
@@ -336,7 +414,7 @@ impl Pair {
 }
 
 /// An address with a port that the system gives to nothing by itself.
-fn free_address() -> SocketAddr {
+pub(crate) fn free_address() -> SocketAddr {
     loop {
         let address = SocketAddr::from(([127, 0, 0, 1], fastrand::u16(10_000..32_000)));
         if TcpListener::bind(address).is_ok() {
