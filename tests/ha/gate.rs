@@ -26,6 +26,9 @@ pub(crate) struct Gate {
     accepts: JoinHandle<()>,
 }
 
+/// There and back.
+pub(crate) type Ways = (Arc<Way>, Arc<Way>);
+
 /// One direction.
 pub(crate) struct Way {
     is_open: watch::Sender<bool>,
@@ -39,14 +42,7 @@ impl Gate {
     pub(crate) async fn to(target: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let way = || {
-            Arc::new(Way {
-                is_open: watch::Sender::new(true),
-                bytes: AtomicU64::new(0),
-                left: AtomicI64::new(i64::MAX),
-            })
-        };
-        let (there, back) = (way(), way());
+        let (there, back) = (Way::open(), Way::open());
         let connections = Arc::new(AtomicU64::new(0));
         let accepting = accept(
             listener,
@@ -82,6 +78,15 @@ impl Drop for Gate {
 }
 
 impl Way {
+    /// One that is open.
+    pub(crate) fn open() -> Arc<Self> {
+        Arc::new(Self {
+            is_open: watch::Sender::new(true),
+            bytes: AtomicU64::new(0),
+            left: AtomicI64::new(i64::MAX),
+        })
+    }
+
     /// Shuts or opens it.
     pub(crate) fn set(&self, is_open: bool) {
         self.is_open.send_replace(is_open);
@@ -110,45 +115,51 @@ impl Way {
         }
     }
 
-    async fn carry(&self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
+    /// Carries all that comes, after these bytes.
+    async fn carry(&self, head: Vec<u8>, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
         let mut chunk = vec![0; CHUNK];
+        if self.pass(&head, &mut to).await.is_err() {
+            return;
+        }
         while let Ok(len @ 1..) = from.read(&mut chunk).await {
-            self.bytes.fetch_add(len as u64, Ordering::SeqCst);
-            self.opened().await;
-            let count = i64::try_from(len).unwrap();
-            let left = self.left.fetch_sub(count, Ordering::SeqCst);
-            let passes = usize::try_from(left.clamp(0, count)).unwrap();
-            if to.write_all(&chunk[..passes]).await.is_err() {
+            if self.pass(&chunk[..len], &mut to).await.is_err() {
                 return;
             }
         }
         self.opened().await;
         let _ = to.shutdown().await;
     }
+
+    async fn pass(&self, bytes: &[u8], to: &mut OwnedWriteHalf) -> std::io::Result<()> {
+        self.bytes.fetch_add(bytes.len() as u64, Ordering::SeqCst);
+        self.opened().await;
+        let count = i64::try_from(bytes.len()).unwrap();
+        let left = self.left.fetch_sub(count, Ordering::SeqCst);
+        let passes = usize::try_from(left.clamp(0, count)).unwrap();
+        to.write_all(&bytes[..passes]).await
+    }
 }
 
-async fn accept(
-    listener: TcpListener,
-    target: String,
-    (there, back): (Arc<Way>, Arc<Way>),
-    connections: Arc<AtomicU64>,
-) {
+/// Carries a connection to this address, of which these bytes were read.
+pub(crate) async fn carry(near: TcpStream, head: Vec<u8>, target: &str, (there, back): Ways) {
+    let Ok(far) = TcpStream::connect(target).await else {
+        return;
+    };
+    let _ = (near.set_nodelay(true), far.set_nodelay(true));
+    let (near_read, near_write) = near.into_split();
+    let (far_read, far_write) = far.into_split();
+    tokio::join!(
+        there.carry(head, near_read, far_write),
+        back.carry(Vec::new(), far_read, near_write)
+    );
+}
+
+async fn accept(listener: TcpListener, target: String, ways: Ways, connections: Arc<AtomicU64>) {
     // Its end is theirs.
     let mut carried = JoinSet::new();
     while let Ok((near, _)) = listener.accept().await {
         connections.fetch_add(1, Ordering::SeqCst);
-        let (target, there, back) = (target.clone(), Arc::clone(&there), Arc::clone(&back));
-        carried.spawn(async move {
-            let Ok(far) = TcpStream::connect(&target).await else {
-                return;
-            };
-            let _ = (near.set_nodelay(true), far.set_nodelay(true));
-            let (near_read, near_write) = near.into_split();
-            let (far_read, far_write) = far.into_split();
-            tokio::join!(
-                there.carry(near_read, far_write),
-                back.carry(far_read, near_write)
-            );
-        });
+        let (target, ways) = (target.clone(), ways.clone());
+        carried.spawn(async move { carry(near, Vec::new(), &target, ways).await });
     }
 }

@@ -39,7 +39,20 @@ pub(crate) struct Etcd {
     members: Vec<Member>,
     /// Where each takes clients.
     pub(crate) endpoints: Vec<String>,
+    /// Where each takes the other members, `host:port`.
+    pub(crate) peers: Vec<String>,
     directory: TempDir,
+}
+
+/// What is not as usual with one of them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Own {
+    /// Where the others are told to reach it, `host:port`; `None`: where it takes them.
+    pub(crate) door: Option<String>,
+    /// The directory of its data, if not one that all of them share.
+    pub(crate) disk: Option<PathBuf>,
+    /// Flags of it alone.
+    pub(crate) flags: Vec<String>,
 }
 
 /// One of them.
@@ -47,6 +60,9 @@ struct Member {
     /// `None` while it is killed.
     process: Option<Child>,
     data: PathBuf,
+    /// What it writes, for people who look for a failure.
+    log: PathBuf,
+    /// Where the others are told to reach it.
     peer: String,
     flags: Vec<String>,
 }
@@ -59,6 +75,12 @@ impl Etcd {
 
     /// The same at this address, with or without TLS.
     pub(crate) fn start_at(host: Ipv4Addr, scheme: &str, count: usize, flags: &[&str]) -> Self {
+        Self::start_each(host, scheme, &vec![Own::default(); count], flags)
+    }
+
+    /// The same, one member for each of these.
+    pub(crate) fn start_each(host: Ipv4Addr, scheme: &str, each: &[Own], flags: &[&str]) -> Self {
+        let count = each.len();
         let directory = tempfile::tempdir().unwrap();
         // All at once, so that no port is given twice.
         let ports: Vec<TcpListener> = (0..count * 2)
@@ -68,7 +90,11 @@ impl Etcd {
             .iter()
             .map(|it| it.local_addr().unwrap().port())
             .collect();
-        let peer = |member: usize| format!("http://{host}:{}", ports[member * 2 + 1]);
+        let listens = |member: usize| format!("{host}:{}", ports[member * 2 + 1]);
+        let peer = |member: usize| {
+            let door = each[member].door.clone();
+            format!("http://{}", door.unwrap_or_else(|| listens(member)))
+        };
         let cluster: Vec<String> = (0..count).map(|it| format!("m{it}={}", peer(it))).collect();
         let cluster = cluster.join(",");
         let endpoints: Vec<String> = (0..count)
@@ -76,22 +102,28 @@ impl Etcd {
             .collect();
         let member = |member: usize| {
             let (peer, endpoint) = (peer(member), &endpoints[member]);
+            let listens = format!("http://{}", listens(member));
             let own = [
                 ["--name", &format!("m{member}")],
                 ["--listen-client-urls", endpoint],
                 ["--advertise-client-urls", endpoint],
                 ["--initial-cluster", &cluster],
-                ["--listen-peer-urls", &peer],
+                ["--listen-peer-urls", &listens],
                 ["--initial-advertise-peer-urls", &peer],
             ];
             let all = own.concat();
             let all = all.iter().chain(flags).map(|it| (*it).to_owned());
-            let flags: Vec<String> = all.collect();
-            let data = directory.path().join(format!("m{member}"));
-            let process = Some(spawn(&data, &flags));
+            let own = each[member].clone();
+            let flags: Vec<String> = all.chain(own.flags).collect();
+            let name = format!("m{member}");
+            let log = directory.path().join(format!("{name}.log"));
+            let data = own.disk.unwrap_or_else(|| directory.path().to_owned());
+            let data = data.join(name);
+            let process = Some(spawn(&data, &log, &flags));
             Member {
                 process,
                 data,
+                log,
                 peer,
                 flags,
             }
@@ -99,6 +131,7 @@ impl Etcd {
         Self {
             members: (0..count).map(member).collect(),
             endpoints: endpoints.clone(),
+            peers: (0..count).map(listens).collect(),
             directory,
         }
     }
@@ -141,7 +174,37 @@ impl Etcd {
     /// Starts a member that was killed, with the data that it had.
     pub(crate) fn restart(&mut self, member: usize) {
         let member = &mut self.members[member];
-        member.process = Some(spawn(&member.data, &member.flags));
+        member.process = Some(spawn(&member.data, &member.log, &member.flags));
+    }
+
+    /// Whether a member has ended by itself.
+    pub(crate) fn has_ended(&mut self, member: usize) -> bool {
+        let process = self.members[member].process.as_mut().unwrap();
+        process.try_wait().unwrap().is_some()
+    }
+
+    /// What members are called among each other, in the order of their addresses, once they know each other.
+    pub(crate) fn ids(&self) -> Vec<String> {
+        let all = self.endpoints.join(",");
+        let listed = etcdctl(&["--endpoints", &all, "member", "list"]);
+        let fields = |line: &str| line.split(", ").map(str::to_owned).collect::<Vec<_>>();
+        let mut members: Vec<_> = listed.lines().map(fields).collect();
+        members.sort_by(|one, other| one[2].cmp(&other[2]));
+        members.into_iter().map(|it| it[0].clone()).collect()
+    }
+
+    /// Has this member lead the others.
+    pub(crate) async fn have_lead(&self, member: usize) {
+        let id = &self.ids()[member];
+        let try_it = async || {
+            let leader = self.leader().await;
+            if leader == member {
+                return Ok(());
+            }
+            etcdctl(&["--endpoints", &self.endpoints[leader], "move-leader", id]);
+            Err("another member leads")
+        };
+        until_ok(try_it).await;
     }
 
     /// Writes a snapshot of the only member to this file.
@@ -182,7 +245,7 @@ impl Drop for Etcd {
             let process = member.process.as_mut();
             let ended = process.and_then(|it| it.try_wait().unwrap());
             if let Some(status) = ended.filter(|_| std::thread::panicking()) {
-                let log = std::fs::read_to_string(log_of(&member.data)).unwrap_or_default();
+                let log = std::fs::read_to_string(&member.log).unwrap_or_default();
                 eprintln!("a member of etcd has ended by itself: {status}: {log}");
             }
         }
@@ -192,28 +255,24 @@ impl Drop for Etcd {
     }
 }
 
-fn spawn(data: &Path, flags: &[String]) -> Child {
+fn spawn(data: &Path, log: &Path, flags: &[String]) -> Child {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "etcd"]);
     command.arg("--data-dir").arg(data).args(flags);
     command.args(["--logger", "zap", "--unsafe-no-fsync"]);
-    let mut log = OpenOptions::new();
-    let log = log.create(true).append(true).open(log_of(data)).unwrap();
+    let mut file = OpenOptions::new();
+    let log = file.create(true).append(true).open(log).unwrap();
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(log).spawn().unwrap()
 }
 
-/// What a member writes, for people who look for a failure.
-fn log_of(data: &Path) -> PathBuf {
-    data.with_extension("log")
-}
-
-/// Runs `etcdctl`, which must do it.
-pub(crate) fn etcdctl(words: &[&str]) {
+/// Runs `etcdctl`, which must do it; what it prints.
+pub(crate) fn etcdctl(words: &[&str]) -> String {
     let mut command = Command::new("etcdctl");
     command.env("ETCDCTL_API", "3").args(words);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 pub(crate) fn config(endpoints: &[String]) -> EtcdConfig {
