@@ -34,6 +34,7 @@ mod full;
 mod gate;
 mod hand_over;
 mod kept;
+mod killed;
 mod leases;
 mod members;
 mod mesh;
