@@ -1,9 +1,7 @@
 //! A state directory on a disk that takes no writes: a file system that is really full where one can be mounted, and a
 //! limit of the daemon's process that makes every write fail.
 
-use std::fs::File;
-use std::io::{ErrorKind, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 
 use bytes::Bytes;
@@ -13,11 +11,11 @@ use proto_frames::payload::{
 };
 use proto_frames::{Encoding, Kind, Role, Uuid};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
+use crate::disk::Disk;
 use crate::peer::Peer;
-use crate::site::{Daemon, Site, within};
+use crate::site::{Daemon, Site};
 use crate::words::{instance, start_of};
 
 /// Memory of the node here, MiB.
@@ -26,69 +24,19 @@ const MEM: i64 = 1000;
 /// Queries until the scheduler has heard what its store has logged: far more than it takes.
 const MAX_QUERIES: usize = 1000;
 
-/// A file system of its own, which goes with the test.
-struct Disk {
-    /// Where it is seen from outside the namespace in which it is mounted.
-    path: PathBuf,
-    _holder: Child,
+/// A disk of 2.5 MB.
+async fn small(site: &Site) -> Disk {
+    Disk::new(&site.path("disk"), 2_500).await
 }
 
-impl Disk {
-    /// One of 2.5 MB.
-    async fn new(site: &Site) -> Self {
-        let at = site.path("disk");
-        std::fs::create_dir(&at).unwrap();
-        // It ends with its input, and so with this process, however that ends.
-        let mut holder = Command::new("unshare")
-            .args(["--map-root-user", "--mount", "sh", "-c"])
-            .arg("mount -t tmpfs -o size=2500k tmpfs \"$0\" && echo mounted && exec cat")
-            .arg(&at)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("util-linux has unshare");
-        let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
-        let said = within(lines.next_line()).await.unwrap();
-        assert_eq!(
-            said.as_deref(),
-            Some("mounted"),
-            "this test mounts a small file system, as root or in a user namespace"
-        );
-        let root = PathBuf::from(format!("/proc/{}/root", holder.id().unwrap()));
-        let path = root.join(at.strip_prefix("/").unwrap());
-        Self {
-            path,
-            _holder: holder,
-        }
-    }
+/// The state directory on it.
+fn state_on(disk: &Disk) -> String {
+    disk.path.join("state").display().to_string()
+}
 
-    fn state(&self) -> String {
-        self.path.join("state").display().to_string()
-    }
-
-    /// Takes all the room that is left.
-    fn fill(&self) {
-        let mut file = File::create(self.path.join("filling")).unwrap();
-        for len in [65_536, 4096, 1] {
-            let bytes = vec![1; len];
-            let full = loop {
-                if let Err(error) = file.write_all(&bytes) {
-                    break error;
-                }
-            };
-            assert_eq!(full.kind(), ErrorKind::StorageFull);
-        }
-    }
-
-    fn free(&self) {
-        std::fs::remove_file(self.path.join("filling")).unwrap();
-    }
-
-    /// Files that were set aside.
-    fn damaged(&self) -> Vec<String> {
-        damaged(&self.path.join("state"))
-    }
+/// Files that were set aside.
+fn damaged_on(disk: &Disk) -> Vec<String> {
+    damaged(&disk.path.join("state"))
 }
 
 fn damaged(state: &Path) -> Vec<String> {
@@ -172,8 +120,8 @@ fn ids(numbers: &[u128]) -> Vec<String> {
 #[tokio::test]
 async fn what_was_acknowledged_outlives_a_full_disk_and_what_was_not_is_refused() {
     let site = Site::new();
-    let disk = Disk::new(&site).await;
-    let state = disk.state();
+    let disk = small(&site).await;
+    let state = state_on(&disk);
     let mut daemon = site.start(&["--state-dir", &state]).await;
     let (mut master, _node) = occupied(&site, &daemon).await;
     wait_in_queue(&mut master).await;
@@ -194,7 +142,7 @@ async fn what_was_acknowledged_outlives_a_full_disk_and_what_was_not_is_refused(
     daemon.terminate();
     let status = daemon.ended().await;
     assert!(status.success(), "{status}");
-    assert_eq!(disk.damaged(), [""; 0]);
+    assert_eq!(damaged_on(&disk), [""; 0]);
 
     // On the disk that is full, and on one that has room again.
     for is_full in [true, false] {
@@ -205,14 +153,14 @@ async fn what_was_acknowledged_outlives_a_full_disk_and_what_was_not_is_refused(
         assert_eq!(queue(&daemon, &site).await, ids(&[2, 3, 1]), "{is_full}");
         daemon.kill().await;
     }
-    assert_eq!(disk.damaged(), [""; 0]);
+    assert_eq!(damaged_on(&disk), [""; 0]);
 }
 
 #[tokio::test]
 async fn a_disk_that_has_room_again_is_written_again() {
     let site = Site::new();
-    let disk = Disk::new(&site).await;
-    let state = disk.state();
+    let disk = small(&site).await;
+    let state = state_on(&disk);
     let daemon = site.start(&["--state-dir", &state]).await;
     let (mut master, _node) = occupied(&site, &daemon).await;
     disk.fill();
@@ -225,7 +173,7 @@ async fn a_disk_that_has_room_again_is_written_again() {
     daemon.kill().await;
     let daemon = site.start(&["--state-dir", &state]).await;
     assert_eq!(queue(&daemon, &site).await, waiting);
-    assert_eq!(disk.damaged(), [""; 0]);
+    assert_eq!(damaged_on(&disk), [""; 0]);
 }
 
 /// The daemon, as one that is not ended by a file that cannot grow, with this limit of its files in units of 512 bytes.

@@ -4,6 +4,8 @@
 
 #[path = "../common/certs.rs"]
 mod certs;
+#[path = "../common/disk.rs"]
+mod disk;
 #[path = "../common/look.rs"]
 mod look;
 #[path = "../common/peer.rs"]

@@ -10,6 +10,8 @@ mod certs;
 #[allow(dead_code, reason = "the tests of the HTTP door use the rest")]
 #[path = "../http/client.rs"]
 mod client;
+#[path = "../common/disk.rs"]
+mod disk;
 #[allow(dead_code, reason = "the tests of the client use the rest")]
 #[path = "../../crates/etcd/tests/etcd/world.rs"]
 mod etcd;
@@ -29,6 +31,7 @@ mod clock;
 mod clocks;
 mod cuts;
 mod dev;
+mod disks;
 mod fail_over;
 mod full;
 mod gate;
