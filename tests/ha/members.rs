@@ -93,6 +93,7 @@ async fn the_leader_may_die_together_with_that_of_etcd() {
     pair.etcd.restart(leader);
     pair.etcd.leader().await;
     pair.until_listed("nodes", "READY").await;
+    pair.check().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,4 +122,36 @@ async fn a_leader_without_etcd_steps_down_and_one_leads_once_it_is_back() {
     pair.until_listed("instances", &running[..8]).await;
     pair.until_listed("nodes", "READY").await;
     assert_eq!(lines(&file).await, began);
+    pair.check().await;
+}
+
+/// What was overwritten is gone, and then all members begin again with what they have on disk.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_compaction_and_a_restart_of_all_members_cost_nothing() {
+    if is_missing() {
+        return;
+    }
+    let settings = Settings {
+        ttl: Some("5s"),
+        is_gated: true,
+        ..Settings::default()
+    };
+    let mut pair = Pair::start_on(Etcd::start(MEMBERS, &[]), settings).await;
+    run_many(&pair, "before").await;
+    let (_, script) = pair.script("runs");
+    let run = "run --quiet --mem 900 --cpus 1 --queue 10m -- /bin/sh -c";
+    pair.done(run, &[&script]).await;
+    lines(&pair.site.path("runs")).await;
+    pair.done(run, &["true"]).await;
+    let client = pair.etcd.client();
+    let (_, revision) = client.get(b"/ciao/ha/leader").await.unwrap();
+    client.compact(revision).await.unwrap();
+    (0..MEMBERS).for_each(|it| pair.etcd.kill(it));
+    pair.schedulers[0].logged(PAUSED).await;
+    (0..MEMBERS).for_each(|it| pair.etcd.restart(it));
+    pair.schedulers[0].logged("sending again").await;
+    pair.check().await;
+    pair.fail_over().await;
+    pair.until_node().await;
+    pair.check().await;
 }
