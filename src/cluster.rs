@@ -231,6 +231,12 @@ impl Cluster {
         self.schedulers.clone()
     }
 
+    /// For how long etcd may be silent before a leader steps down: as long as its writes are tried again.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        self.config.ttl + GIVE_UP_AFTER
+    }
+
     /// Waits until it leads, or it is over.
     pub async fn turn(&self) -> Standing {
         let mut standing = self.standing();
@@ -269,7 +275,7 @@ impl Cluster {
             standing: self.standing(),
             since: Instant::now(),
         };
-        let patience = self.config.ttl + GIVE_UP_AFTER;
+        let patience = self.patience();
         let keys = self.keys.clone();
         EtcdStore::take_over((client, runtime), keys, term, (driver, patience))
     }

@@ -12,6 +12,7 @@ mod progress;
 mod recorded;
 
 use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
 use indexmap::IndexSet;
 use sched_model::Uuid;
@@ -87,12 +88,14 @@ impl Ready {
 }
 
 impl Journal {
-    /// A journal without changes; one that is not on keeps nothing.
-    pub(crate) fn new(is_on: bool) -> Self {
-        Self {
+    /// A journal without changes; one that is not on keeps nothing. `patience`: how long a disk may take.
+    pub(crate) fn new(is_on: bool, patience: Duration) -> Self {
+        let mut journal = Self {
             is_on,
             ..Self::default()
-        }
+        };
+        journal.disk.patience = patience;
+        journal
     }
 
     /// Has an instance, as it is at the end of this input, put on disk, or what is there of it taken away.

@@ -126,7 +126,7 @@ impl Scheduler {
         let clock = Clock::new(now, config.start_unix_ms);
         let config = Arc::new(config);
         let cluster = Cluster::new(Arc::clone(&config), cluster.flags, cluster.rules);
-        let journal = Journal::new(config.durable);
+        let journal = Journal::new(config.durable, config.disk_patience);
         let mut scheduler = Self {
             placement,
             cluster,

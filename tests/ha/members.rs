@@ -1,9 +1,13 @@
 //! Several members of etcd, of which some die, or all.
 
+use ciao_scheduler::ctl::event::Event;
 use proto_frames::payload::QueryKind;
 use tokio::task::JoinSet;
 
 use crate::etcd::{Etcd, is_missing};
+use crate::killed::submit;
+use crate::site::within;
+use crate::words::instance;
 use crate::world::{Pair, Settings, lines};
 
 /// Members of etcd: one may die.
@@ -153,5 +157,42 @@ async fn a_compaction_and_a_restart_of_all_members_cost_nothing() {
     pair.check().await;
     pair.fail_over().await;
     pair.until_node().await;
+    pair.check().await;
+}
+
+/// The store is etcd: a START that was taken in waits for it as long as the leader may lead without it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_waits_for_etcd_as_long_as_its_leader_does() {
+    if is_missing() {
+        return;
+    }
+    let settings = Settings {
+        // A leader gives up after 14 s.
+        ttl: Some("9s"),
+        ..Settings::default()
+    };
+    let mut pair = Pair::start_on(Etcd::start(1, &[]), settings).await;
+    let (file, script) = pair.script("runs");
+    let run = "run --quiet --mem 900 --cpus 1 --queue 10m -- /bin/sh -c";
+    pair.done(run, &[&script]).await;
+    lines(&file).await;
+    let mut session = pair.client(0).await;
+    pair.etcd.kill(0);
+    submit(&session.submitter(), 1, 900).await;
+    // Six calls in a row were not answered, one each 1.5 s.
+    pair.schedulers[0].logged("cannot read who leads").await;
+    pair.etcd.restart(0);
+    let queued = async {
+        loop {
+            match session.next_event().await.unwrap() {
+                Event::Queued(it) => return it.instance_uuid,
+                Event::StartFailure(it) => panic!("{it:?}"),
+                _ => {}
+            }
+        }
+    };
+    let uuid = within(queued).await;
+    assert_eq!(uuid, instance(1).to_string());
+    pair.until_listed("queue", &uuid[..8]).await;
     pair.check().await;
 }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use sched_model::{ConfigurationVersion, ReloadState, Reloaded, Uuid};
 
+use crate::api::disk::DISK_PATIENCE;
 use crate::api::known_node::KnownNode;
 use crate::api::record::Restored;
 use crate::api::rules::NodeRule;
@@ -134,6 +135,8 @@ pub struct Config {
     pub restored: Vec<Restored>,
     /// Whether there is a store: without one [`crate::Action::Persist`] never comes, and nothing waits for a commit.
     pub durable: bool,
+    /// How long a START that was taken in waits to be there before it fails: see [`crate::DISK_PATIENCE`].
+    pub disk_patience: Duration,
     /// The unix time, in milliseconds, at the moment that [`crate::Scheduler::new`] is given: what times in records are
     /// converted by.
     pub start_unix_ms: u64,
@@ -162,6 +165,7 @@ impl Config {
             recovery_window: RECOVERY_WINDOW,
             restored: Vec::new(),
             durable: false,
+            disk_patience: DISK_PATIENCE,
             start_unix_ms: 0,
             about: About::default(),
         }

@@ -25,8 +25,8 @@ impl Scheduler {
     pub(crate) fn disk_due(&mut self, now: Instant, most: usize) {
         self.forget_old_claims();
         self.forget_brief();
-        if self.journal.note_silence(now) {
-            self.notice(Notice::Disk(DiskSilence::Begun));
+        if let Some(time) = self.journal.note_silence(now) {
+            self.notice(Notice::Disk(DiskSilence::Begun(time)));
         }
         for _ in 0..most {
             let Some(start) = self.pending.take_late(now) else {

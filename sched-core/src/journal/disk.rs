@@ -1,12 +1,12 @@
 //! How the disk is, and what waits for it while it takes no writes, or is too slow.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sched_model::{StartFailure, StoreState, StoreView};
 
 use crate::api::cause::Cause;
-use crate::api::disk::{DISK_PATIENCE, DiskState};
+use crate::api::disk::DiskState;
 use crate::api::explained::Explained;
 use crate::api::ids::{InstanceId, SessionId};
 use crate::journal::Journal;
@@ -19,6 +19,8 @@ pub const MAX_UNWRITTEN: usize = 1 << 18;
 /// How the disk is, and what waits for it.
 #[derive(Debug, Default)]
 pub(super) struct Disk {
+    /// How long it may take.
+    pub(super) patience: Duration,
     trouble: Option<Trouble>,
     /// Since when a change waits to be on disk and no other came to be there.
     waits_since: Option<Instant>,
@@ -84,14 +86,13 @@ impl Journal {
         };
     }
 
-    /// Takes the disk for one that takes no writes if it has not answered in time; whether that is new.
-    pub(crate) fn note_silence(&mut self, now: Instant) -> bool {
+    /// Takes the disk for one that takes no writes if it has not answered in time; where that is new, how long that is.
+    pub(crate) fn note_silence(&mut self, now: Instant) -> Option<Duration> {
         let since = self.disk.waits_since.filter(|_| !self.is_in_trouble());
-        let Some(since) = since.filter(|since| *since + DISK_PATIENCE <= now) else {
-            return false;
-        };
+        let patience = self.disk.patience;
+        let since = since.filter(|since| *since + patience <= now)?;
         self.disk.trouble = Some(Trouble { since, why: None });
-        true
+        Some(patience)
     }
 
     /// Whether so many records wait to be taken off the disk that no START may leave a further one.
@@ -134,7 +135,7 @@ impl Journal {
 
     /// Has a START looked at again if it is not on disk in time.
     pub(crate) fn look_later(&mut self, now: Instant, start: Unwritten) {
-        let due = now + DISK_PATIENCE;
+        let due = now + self.disk.patience;
         self.disk.unwritten.push_back((due, start));
     }
 
@@ -214,7 +215,7 @@ impl Disk {
     pub(super) fn due(&self) -> Option<Instant> {
         let is_silent = self.waits_since.filter(|_| self.trouble.is_none());
         let unwritten = self.unwritten.front().map(|(due, _)| *due);
-        let is_silent = is_silent.map(|since| since + DISK_PATIENCE);
+        let is_silent = is_silent.map(|since| since + self.patience);
         earlier(is_silent, unwritten)
     }
 

@@ -108,6 +108,8 @@ async fn lead(
             return Ok(Ended::SteppedDown);
         }
     };
+    // The store is etcd: what waits for it is refused no sooner than this scheduler steps down.
+    config.scheduler.disk_patience = cluster.patience();
     config.limits.fence = Some(cluster.fence());
     config.limits.schedulers = Some(cluster.schedulers());
     config.limits.hand_over = Some(Arc::clone(&hand_over) as Arc<dyn HandOver>);

@@ -9,8 +9,8 @@ use proto_frames::payload::{
 };
 use proto_frames::{Kind, Uuid};
 use sched_core::{
-    Command, DISK_PATIENCE, DiskState, Input, MAX_HELD_FOR_DISK, MAX_HELD_FOR_DISK_BYTES, Message,
-    PolicyRules, Rules, SessionId, StartRequest,
+    Command, Config, DISK_PATIENCE, DiskState, Input, MAX_HELD_FOR_DISK, MAX_HELD_FOR_DISK_BYTES,
+    Message, PolicyRules, Rules, SessionId, StartRequest,
 };
 
 use crate::support::durability::{crash, durable};
@@ -26,7 +26,11 @@ fn world(mem: i64, taken: i64) -> (World, SessionId, SessionId) {
 }
 
 fn ruled(mem: i64, taken: i64, rules: Rules) -> (World, SessionId, SessionId) {
-    let (mut world, controller, node) = World::ruled(durable(), rules).with_node(mem);
+    configured(durable(), mem, taken, rules)
+}
+
+fn configured(config: Config, mem: i64, taken: i64, rules: Rules) -> (World, SessionId, SessionId) {
+    let (mut world, controller, node) = World::ruled(config, rules).with_node(mem);
     if taken > 0 {
         let start = request("taken", taken).waiting(0).priority(20);
         assert_eq!(world.place_as(controller, start), Some(node));
@@ -246,6 +250,23 @@ fn nor_is_one_told_before_while_nothing_is_known_of_a_disk_that_takes_its_time()
     world.disk_writes();
     let timeout = ("waits".to_owned(), StartFailureReason::QueueTimeout);
     assert_eq!(world.failures(controller), [timeout]);
+}
+
+#[test]
+fn a_store_that_may_take_longer_is_waited_for_so_long() {
+    let config = Config {
+        disk_patience: 3 * DISK_PATIENCE,
+        ..durable()
+    };
+    let (mut world, controller, _) = configured(config, 100, 100, Rules::default());
+    world.store.be_slow();
+    world.start_as(controller, request("waits", 50).waiting(600));
+    world.advance(3 * DISK_PATIENCE - MOMENT);
+    assert_eq!(world.failures(controller), []);
+    assert_eq!(world.store_view(controller).state, StoreState::Written);
+    world.advance(MOMENT);
+    assert_eq!(world.failures(controller), not_recorded(&["waits"]));
+    assert_eq!(world.store_view(controller).state, StoreState::Refused);
 }
 
 #[test]
