@@ -71,6 +71,7 @@ async fn a_leader_hands_over_and_no_start_is_refused() {
     pair.schedulers[0].logged_times(" serves", 2).await;
     pair.until_listed("leader", &second).await;
     assert_eq!(listed(&pair).await, [leads(&first), stands_by(&second)]);
+    pair.check().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

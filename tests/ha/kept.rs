@@ -24,6 +24,7 @@ async fn a_record_that_is_longer_than_a_request_of_etcd_is_there_after_the_leade
     pair.until_listed("arrays", "long").await;
     pair.until_listed("nodes", "READY").await;
     assert_eq!(lines(&file).await.len(), 2, "one element was ever run");
+    pair.check().await;
     let etcd = pair.etcd.client();
     assert!(etcd.list(b"/ciao/ha/long/").await.unwrap().keys.len() > 1);
 }
@@ -45,6 +46,7 @@ async fn the_history_goes_on_under_the_next_leader() {
     pair.until_listed("history", "after").await;
     let history = pair.done("history", &[]).await;
     assert!(history.contains("before"), "{history}");
+    pair.check().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
