@@ -302,7 +302,8 @@ pub struct SubmitArgs {
         default_missing_value = "exited"
     )]
     pub wait: Option<WaitFor>,
-    /// With --wait: how long to try to connect again where the connection is lost; 0s = not at all
+    /// How long to try to connect again where the connection is lost with --wait, or where the scheduler has closed it in order,
+    /// as one that hands over to another: it has not read then what it has not answered; 0s = not at all
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub reconnect: Duration,
     /// Print instance UUIDs only, of those that have not failed

@@ -87,7 +87,7 @@ impl Answers {
         let silent = humantime::format_duration(Duration::from_secs(
             now.saturating_duration_since(since).as_secs(),
         ));
-        Some(LinkClosed(format!(
+        Some(LinkClosed::unclear(format!(
             "the scheduler has answered none of {} reports for {silent}; its process, its machine or the network may \
              have stopped",
             self.unanswered

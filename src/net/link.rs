@@ -62,10 +62,34 @@ pub struct LinkReceiver {
     held: Arc<Held>,
 }
 
-/// The connection is over; `0` says why, for people.
+/// The connection is over.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("connection lost: {0}")]
-pub struct LinkClosed(pub String);
+#[error("connection lost: {why}")]
+pub struct LinkClosed {
+    /// Why, for people.
+    pub why: String,
+    /// Whether the scheduler has ended it in order.
+    pub how: Closing,
+}
+
+/// How the scheduler has ended a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closing {
+    /// With TLS's close_notify, behind all that it had queued for this peer: a command that it has not answered by then, of a kind
+    /// that is always answered, it has not read.
+    InOrder,
+    /// Otherwise: what becomes of commands that it has not answered is not known.
+    Unclear,
+}
+
+impl LinkClosed {
+    /// Not in order.
+    #[must_use]
+    pub fn unclear(why: String) -> Self {
+        let how = Closing::Unclear;
+        Self { why, how }
+    }
+}
 
 /// The users' common hold on the queues: when the last is dropped, the connection is closed.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 
 use crate::certs::{TestCa, write_private};
-use crate::scheduler::{DEADLINE, Ran, Scheduler, answer, ciaoctl, node};
+use crate::scheduler::{DEADLINE, Ran, Scheduler, answer, ciaoctl, instance_of, node, placed};
 
 /// Where to look when no scheduler answers.
 const ELSEWHERE: &str = "is ciao-scheduler there? (--server, CIAO_SERVER)";
@@ -239,6 +239,45 @@ async fn a_lost_connection_is_told_from_a_timeout() {
     let ran = scheduler.ctl(&["nodes"]).await;
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert!(ran.err.starts_with("ciaoctl: connection lost: "), "{ran:?}");
+}
+
+/// As a leader that hands over: what it has not answered when it closes in order it has not read.
+#[tokio::test]
+async fn a_start_that_was_not_read_is_sent_again_and_one_that_was_answered_is_not() {
+    let mut starts = 0;
+    let scheduler = Scheduler::playing(move |peers, from, frame| {
+        if frame.kind == Kind::START {
+            starts += 1;
+            match starts {
+                2 => peers.close(from),
+                _ => peers.send(from, Kind::INSTANCE_PLACED, placed(&instance_of(frame))),
+            }
+        }
+    })
+    .await;
+    let run = "run --count 2 --mem 16 --cpus 1 -- true";
+    let args: Vec<&str> = run.split(' ').collect();
+    let ran = scheduler.ctl(&args).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let starts = scheduler.seen(Kind::START);
+    assert_eq!(starts.len(), 3);
+    assert_eq!(starts[1], starts[2]);
+    assert_ne!(starts[0], starts[1]);
+}
+
+#[tokio::test]
+async fn a_scheduler_that_closes_on_each_start_is_not_asked_for_ever() {
+    let scheduler = Scheduler::playing(|peers, from, frame| {
+        if frame.kind == Kind::START {
+            peers.close(from);
+        }
+    })
+    .await;
+    let run = "run --mem 16 --cpus 1 -- true";
+    let args: Vec<&str> = run.split(' ').collect();
+    let ran = scheduler.ctl(&args).await;
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert_eq!(scheduler.seen(Kind::START).len(), 3);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ciao_scheduler::ctl::client::{Client, ClientConfig, ClientError, StartError};
 use ciao_scheduler::ctl::commands::start::follow;
-use ciao_scheduler::ctl::commands::wait::{News, Reconnect};
+use ciao_scheduler::ctl::commands::wait::{Losses, News, Reconnect};
 use ciao_scheduler::ctl::event::Event;
 use ciao_scheduler::ctl::start_file::StartRequest;
 use ciao_scheduler::ctl::track::{Stage, Until};
@@ -207,6 +207,7 @@ async fn a_scheduler_that_stops_answering_is_as_a_lost_connection() {
     })
     .await;
     let reconnect = Reconnect {
+        after: Losses::All,
         config: config(&scheduler, Duration::from_secs(1)),
         patience: DEADLINE,
     };

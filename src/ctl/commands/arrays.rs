@@ -15,7 +15,7 @@ use crate::ctl::args::{ArrayArgs, ArrayListArgs, RerunArgs, RunArgs, WaitFor};
 use crate::ctl::client::{Client, ClientError, StartError};
 use crate::ctl::commands::listing::{print, repeat};
 use crate::ctl::commands::start::{new_uuid, start_of};
-use crate::ctl::commands::wait::Reconnect;
+use crate::ctl::commands::wait::{Losses, Reconnect};
 use crate::ctl::commands::{CommandError, Context, files, instances, nodes};
 use crate::ctl::event::Event;
 use crate::ctl::exit::Exit;
@@ -327,6 +327,7 @@ async fn ended(
             Ok(view) => view,
             Err(CommandError::Client(ClientError::Closed(lost))) => {
                 let again = Reconnect {
+                    after: Losses::All,
                     config: context.config.clone(),
                     patience: reconnect,
                 };

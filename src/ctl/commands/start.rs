@@ -14,15 +14,16 @@ use tokio::time::Instant;
 use crate::ctl::args::{
     PlacementArgs, RunArgs, RunLimitArgs, ShapeArgs, StartArgs, SubmitArgs, WaitFor,
 };
-use crate::ctl::client::{Client, ClientError};
+use crate::ctl::client::Client;
 use crate::ctl::commands::wait::{
-    Following, News, Reconnect, attend, conclude, note, tell, watch_over,
+    Following, Losses, News, Reconnect, attend, conclude, note, send, tell, watch_over,
 };
 use crate::ctl::commands::{CommandError, Context, explain, files, instances, nodes};
 use crate::ctl::exit::Exit;
 use crate::ctl::output::Output;
 use crate::ctl::start_file::StartRequest;
 use crate::ctl::track::{Tracked, Tracker, Until};
+use crate::net::link::{Closing, LinkClosed};
 use crate::printable::{Printable, counted};
 
 /// Reads START files and gives every instance its UUID; of a dry run, which asks about all of a kind at once, one each.
@@ -141,10 +142,14 @@ pub async fn submit(
     } else {
         context.answer
     };
-    let reconnect = args.wait.map(|_| Reconnect {
+    let reconnect = Reconnect {
+        after: match args.wait {
+            Some(_) => Losses::All,
+            None => Losses::InOrder,
+        },
         config: context.config.clone(),
         patience: args.reconnect,
-    });
+    };
     let is_silent = context.json || args.quiet;
     let ids = requests
         .iter()
@@ -157,7 +162,7 @@ pub async fn submit(
         &requests,
         until,
         patience,
-        reconnect.as_ref(),
+        Some(&reconnect),
         &mut |news| {
             note(aftermath, &news);
             let is_repeated = matches!(&news, News::Changed(tracked) if !failures.is_new(tracked));
@@ -171,27 +176,32 @@ pub async fn submit(
             context.out.line(&line)?;
         }
     }
-    if args.quiet && !context.json {
-        for tracked in tracker.all().iter().filter(|it| !it.has_failed()) {
-            context.out.line(&Printable::new(&tracked.instance_uuid))?;
-        }
-        context.out.flush()?;
-        let mut failures = Failures::default();
-        for tracked in tracker.all().iter().filter(|it| it.was_not_started()) {
-            if failures.is_new(tracked) {
-                context.out.remark(&tracked.line())?;
-            }
-        }
-        for line in failures.repeated() {
-            context.out.remark(&line)?;
-        }
-        for tracked in tracker.open() {
-            let line = format_args!("{}; gave up waiting", tracked.line());
-            context.out.remark(&Printable::new(line))?;
-        }
-        return Ok(tracker.exit());
+    match args.quiet && !context.json {
+        true => conclude_quietly(context, &tracker),
+        false => conclude(context, &tracker),
     }
-    conclude(context, &tracker)
+}
+
+/// The UUIDs of those that have not failed, and on standard error what became of the others.
+fn conclude_quietly(context: &mut Context<'_>, tracker: &Tracker) -> Result<Exit, CommandError> {
+    for tracked in tracker.all().iter().filter(|it| !it.has_failed()) {
+        context.out.line(&Printable::new(&tracked.instance_uuid))?;
+    }
+    context.out.flush()?;
+    let mut failures = Failures::default();
+    for tracked in tracker.all().iter().filter(|it| it.was_not_started()) {
+        if failures.is_new(tracked) {
+            context.out.remark(&tracked.line())?;
+        }
+    }
+    for line in failures.repeated() {
+        context.out.remark(&line)?;
+    }
+    for tracked in tracker.open() {
+        let line = format_args!("{}; gave up waiting", tracked.line());
+        context.out.remark(&Printable::new(line))?;
+    }
+    Ok(tracker.exit())
 }
 
 /// STARTs that have failed, by why: of many that fail alike one line is printed, and at the end how many more there are.
@@ -243,7 +253,8 @@ impl Failures {
 /// reading.
 ///
 /// Topics are subscribed to before the first START. If the connection is lost while STARTs are being sent, that is an
-/// error, because it is not known which of them arrived; if it is lost afterwards, `reconnect` decides.
+/// error, because it is not known which of them arrived, unless the scheduler has closed it in order; then, and if it is lost
+/// afterwards, `reconnect` decides.
 ///
 /// # Errors
 /// [`CommandError::Client`] and what `changed` returns.
@@ -260,44 +271,55 @@ pub async fn follow(
         since: Instant::now(),
         deadline: Instant::now() + patience,
     };
-    client.watch_also(Topic::Placements).await?;
-    if requests.iter().any(may_wait) {
-        client.watch_also(Topic::Instances).await?;
-    }
+    let mut tracker = Tracker::new(requests, until);
+    let followed = match subscribe(client, requests, until).await {
+        Err(lost) => Err(lost.into()),
+        Ok(()) => {
+            let submitter = client.submitter();
+            let sending = send(&submitter, requests);
+            let looking = watch_over(client, &mut tracker, following, None, changed);
+            match tokio::join!(sending, looking) {
+                (Err(lost), _) if lost.how == Closing::InOrder => Err(lost.into()),
+                (Ok(()), followed) => followed,
+                (sent, followed) => {
+                    followed?;
+                    return Ok(sent.map(|()| tracker)?);
+                }
+            }
+        }
+    };
+    let followed = (followed, requests);
+    attend(
+        client,
+        &mut tracker,
+        following,
+        reconnect,
+        followed,
+        changed,
+    )
+    .await?;
+    Ok(tracker)
+}
+
+/// Subscribes to what says what becomes of them.
+async fn subscribe(
+    client: &mut Client,
+    requests: &[StartRequest],
+    until: Until,
+) -> Result<(), LinkClosed> {
+    let mut wanted = vec![Topic::Placements];
     if until > Until::Placed {
         // A node can fail to start what it has already reported as pending: the scheduler then takes the START for
         // confirmed and tells only those who are subscribed to failures.
-        client.watch_also(Topic::Failures).await?;
-        client.watch_also(Topic::Instances).await?;
+        wanted.push(Topic::Failures);
     }
-    let mut tracker = Tracker::new(requests, until);
-    let submitter = client.submitter();
-    let sending = async {
-        for request in requests {
-            submitter.submit(request.payload.clone()).await?;
-        }
-        Ok::<(), ClientError>(())
-    };
-    let looking = watch_over(client, &mut tracker, following, None, changed);
-    let (sent, followed) = tokio::join!(sending, looking);
-    match (sent, followed) {
-        (Ok(()), followed) => {
-            attend(
-                client,
-                &mut tracker,
-                following,
-                reconnect,
-                followed,
-                changed,
-            )
-            .await?;
-        }
-        (sent, followed) => {
-            followed?;
-            sent?;
-        }
+    if until > Until::Placed || requests.iter().any(may_wait) {
+        wanted.push(Topic::Instances);
     }
-    Ok(tracker)
+    let mut topics = client.topics().to_vec();
+    wanted.retain(|it| !topics.contains(it));
+    topics.extend(wanted);
+    client.watch(&topics).await
 }
 
 /// Whether a START may be queued, so that its queueing has to be subscribed to.

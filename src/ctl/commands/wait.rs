@@ -11,6 +11,7 @@
 //! A look is a query for the instances that are still open: it finds what an event did not tell, for example because
 //! it came while there was no connection.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use proto_frames::Uuid;
@@ -20,15 +21,16 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::ctl::aftermath::Aftermath;
 use crate::ctl::args::WaitArgs;
-use crate::ctl::client::{Client, ClientConfig, ClientError};
+use crate::ctl::client::{Client, ClientConfig, ClientError, Submitter};
 use crate::ctl::commands::history::{latest_called, remark_reach};
 use crate::ctl::commands::instances::instance;
 use crate::ctl::commands::{CommandError, Context, arrays};
 use crate::ctl::exit::Exit;
 use crate::ctl::explanation::{Among, reasons_table, what_helps};
 use crate::ctl::output::Output;
-use crate::ctl::track::{Absence, Tracked, Tracker, Until};
-use crate::net::link::LinkClosed;
+use crate::ctl::start_file::StartRequest;
+use crate::ctl::track::{Absence, Stage, Tracked, Tracker, Until};
+use crate::net::link::{Closing, LinkClosed};
 use crate::printable::Printable;
 
 /// First pause between two looks at what runs; each is half as long again as the one before.
@@ -51,20 +53,36 @@ const FEW: usize = 8;
 /// Short against the default of `--reconnect`, long against a refused connection.
 const TRY_PAUSE: Duration = Duration::from_millis(500);
 
+/// How often STARTs are sent again that were not read: a leader hands over seldom, and a scheduler that closes each connection on
+/// them is not to be asked for ever.
+const MAX_RESENDS: u32 = 2;
+
 /// Tolerance when the end of an instance is compared with the time since which it is followed: ages are whole seconds.
 const AGE_MARGIN: Duration = Duration::from_secs(2);
 
 /// How to connect again when the connection is lost.
 ///
-/// Only for commands that wait: without `--wait` a lost connection is an error.
+/// Without `--wait` only after a connection that the scheduler has ended in order, as one does that hands over to another: any
+/// other loss is an error then.
 #[derive(Debug, Clone)]
 pub struct Reconnect {
+    /// After which losses.
+    pub after: Losses,
     /// How to connect.
     pub config: ClientConfig,
     /// For how long to try, and how long nodes may take to come back after that.
     ///
     /// Zero means that a lost connection is not made up for.
     pub patience: Duration,
+}
+
+/// Losses of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Losses {
+    /// All.
+    All,
+    /// Where the scheduler has closed it in order.
+    InOrder,
 }
 
 /// What a caller that follows instances is told.
@@ -136,6 +154,7 @@ pub async fn wait(context: &mut Context<'_>, args: &WaitArgs) -> Result<Exit, Co
     };
     let mut tracker = Tracker::attached(&views);
     let reconnect = Reconnect {
+        after: Losses::All,
         config: context.config.clone(),
         patience: args.reconnect,
     };
@@ -157,7 +176,7 @@ pub async fn wait(context: &mut Context<'_>, args: &WaitArgs) -> Result<Exit, Co
         &mut tracker,
         following,
         Some(&reconnect),
-        followed,
+        (followed, &[]),
         changed,
     )
     .await?;
@@ -262,17 +281,26 @@ pub(super) fn conclude(context: &mut Context<'_>, tracker: &Tracker) -> Result<E
 /// missing, and nodes get the same time to come back with their instances, because the scheduler may have been
 /// restarted.
 ///
+/// Where the scheduler has closed it in order, those of `requests` of which nothing has come are sent again, [`MAX_RESENDS`] times
+/// at most: it has not read them.
+///
 /// Other errors, and a loss without `reconnect`, are returned.
 pub(super) async fn attend(
     client: &mut Client,
     tracker: &mut Tracker,
     following: Following,
     reconnect: Option<&Reconnect>,
-    mut followed: Result<(), CommandError>,
+    (mut followed, requests): (Result<(), CommandError>, &[StartRequest]),
     changed: Changed<'_>,
 ) -> Result<(), CommandError> {
+    let mut resends = MAX_RESENDS;
     while let Some(lost) = loss(&followed) {
-        let Some(reconnect) = reconnect.filter(|it| !it.patience.is_zero()) else {
+        let is_unread = lost.how == Closing::InOrder && resends > 0;
+        let meant = |it: &&Reconnect| {
+            let is_included = it.after == Losses::All || is_unread;
+            !it.patience.is_zero() && is_included
+        };
+        let Some(reconnect) = reconnect.filter(meant) else {
             return followed;
         };
         let waited = reconnect.patience;
@@ -287,10 +315,19 @@ pub(super) async fn attend(
         *client = again;
         changed(News::Connection("connected again".to_owned()))?;
         tracker.reattach();
+        let unread = match is_unread {
+            true => unanswered(tracker, requests),
+            false => Vec::new(),
+        };
+        resends -= u32::from(is_unread);
         followed = match client.watch(&topics).await {
             Ok(()) => {
                 let back_by = Some(Instant::now() + reconnect.patience);
-                watch_over(client, tracker, following, back_by, changed).await
+                let submitter = client.submitter();
+                let sending = send(&submitter, &unread);
+                let looking = watch_over(client, tracker, following, back_by, changed);
+                let (sent, followed) = tokio::join!(sending, looking);
+                followed.and(sent.map_err(CommandError::from))
             }
             Err(lost) => Err(lost.into()),
         };
@@ -298,12 +335,31 @@ pub(super) async fn attend(
     followed
 }
 
+/// Those of which nothing has come.
+fn unanswered(tracker: &Tracker, requests: &[StartRequest]) -> Vec<StartRequest> {
+    let open = tracker.open().filter(|it| it.stage == Stage::Sent);
+    let open: HashSet<&str> = open.map(|it| it.instance_uuid.as_str()).collect();
+    let is_open = |it: &&StartRequest| open.contains(it.instance_uuid.as_str());
+    requests.iter().filter(is_open).cloned().collect()
+}
+
+/// Sends STARTs, in their order.
+pub(super) async fn send(
+    submitter: &Submitter,
+    requests: &[StartRequest],
+) -> Result<(), LinkClosed> {
+    for request in requests {
+        submitter.submit(request.payload.clone()).await?;
+    }
+    Ok(())
+}
+
 /// The connection that was lost, if that is why instances could not be followed any more.
-fn loss(followed: &Result<(), CommandError>) -> Option<LinkClosed> {
+pub(super) fn loss(followed: &Result<(), CommandError>) -> Option<LinkClosed> {
     match followed {
         Err(CommandError::Client(ClientError::Closed(lost))) => Some(lost.clone()),
         Err(CommandError::Client(silent @ ClientError::NoAnswer { .. })) => {
-            Some(LinkClosed(silent.to_string()))
+            Some(LinkClosed::unclear(silent.to_string()))
         }
         _ => None,
     }
@@ -312,7 +368,7 @@ fn loss(followed: &Result<(), CommandError>) -> Option<LinkClosed> {
 /// Another session, if there is one in time.
 ///
 /// Errors of single tries are not reported: they are expected while a scheduler restarts.
-async fn again(reconnect: &Reconnect) -> Option<Client> {
+pub(super) async fn again(reconnect: &Reconnect) -> Option<Client> {
     let give_up = Instant::now() + reconnect.patience;
     loop {
         match timeout_at(give_up, Client::connect(&reconnect.config)).await {

@@ -23,7 +23,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::net::address::DEFAULT_PORT;
 use crate::net::link::queue::{Pumped, Queues};
-use crate::net::link::{Hello, Link, halves};
+use crate::net::link::{Closing, Hello, Link, LinkClosed, halves};
 use crate::net::peer::{Deadlines, EndReason, PROGRESS_DEADLINE, Peer};
 use crate::net::tls::{NATIVE_PROTOCOL, explain};
 use crate::printable::Printable;
@@ -456,14 +456,19 @@ fn hint(encoding: Encoding) -> &'static str {
     }
 }
 
-/// How an established connection ended, for people.
-fn explain_end(reason: EndReason) -> String {
-    match reason {
+/// How an established connection ended.
+fn explain_end(reason: EndReason) -> LinkClosed {
+    let how = match reason {
+        EndReason::Closed => Closing::InOrder,
+        _ => Closing::Unclear,
+    };
+    let why = match reason {
         EndReason::Closed | EndReason::Broken => "the scheduler closed it".to_owned(),
         EndReason::Finished | EndReason::Shut => "closed on this side".to_owned(),
         EndReason::Io(error) => explain(&error),
         other => other.to_string(),
-    }
+    };
+    LinkClosed { why, how }
 }
 
 /// Most bytes of a refusal's payload that are shown.

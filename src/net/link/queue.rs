@@ -198,7 +198,7 @@ impl Queues {
     /// Why nothing can be sent: how the link ended, or that it is being closed.
     fn reason(&self) -> LinkClosed {
         let ended = self.state.lock().ended.clone();
-        ended.unwrap_or_else(|| LinkClosed("it is being closed on this side".to_owned()))
+        ended.unwrap_or_else(|| LinkClosed::unclear("it is being closed on this side".to_owned()))
     }
 }
 
@@ -251,12 +251,8 @@ impl Pumped {
 
     /// The link is over, for this reason unless there is one already. What was received can still be taken; all who
     /// wait for room, a flush or a frame are woken.
-    pub(super) fn end(&self, reason: String) {
-        self.queues
-            .state
-            .lock()
-            .ended
-            .get_or_insert(LinkClosed(reason));
+    pub(super) fn end(&self, closed: LinkClosed) {
+        self.queues.state.lock().ended.get_or_insert(closed);
         self.queues.room.close();
         self.queues.progress.notify_waiters();
         self.queues.inbound_ready.notify_one();
@@ -266,7 +262,8 @@ impl Pumped {
 impl Drop for Pumped {
     /// A link whose task was cut short, by a panic for one, has ended as well: no task waits for it for ever.
     fn drop(&mut self) {
-        self.end("internal error: its task has ended".to_owned());
+        let why = "internal error: its task has ended".to_owned();
+        self.end(LinkClosed::unclear(why));
     }
 }
 
