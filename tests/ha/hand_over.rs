@@ -42,7 +42,10 @@ async fn a_leader_hands_over_and_no_start_is_refused() {
                 let file = pair.site.path(&format!("start-{}", all.len()));
                 let script = format!("echo $$ >> {}", file.display());
                 let args = ["--", "/bin/sh", "-c", &script];
-                let line = "run --quiet --queue 10m --mem 1 --cpus 1";
+                let line = match all.len() % 2 {
+                    0 => "run --quiet --mem 1 --cpus 1",
+                    _ => "run --quiet --queue 10m --mem 1 --cpus 1",
+                };
                 pair.done(line, &args).await;
                 all.push(file);
             }
@@ -81,6 +84,8 @@ async fn a_leader_goes_on_where_none_stands_by_and_leads_again_where_none_takes_
     }
     let mut pair = Pair::start().await;
     let (first, second) = (pair.address(0).to_string(), pair.address(1).to_string());
+    // It has a lease by then.
+    pair.until_listed("leader", &second).await;
     for (to, why) in [
         (
             "nowhere:1",
