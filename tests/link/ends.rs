@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ciao_scheduler::net::link::Timeouts;
+use ciao_scheduler::net::link::{Closing, Timeouts};
 use proto_frames::{Encoding, Message};
 use tokio::io::AsyncWriteExt;
 
@@ -31,7 +31,8 @@ async fn what_was_queued_before_the_close_arrives_although_the_scheduler_is_talk
         let _ = accepted.stream.shutdown().await;
     };
     let (closed, ()) = within(async { tokio::join!(sender.closed(), script) }).await;
-    assert_eq!(closed.0, "closed on this side");
+    assert_eq!(closed.why, "closed on this side");
+    assert_eq!(closed.how, Closing::Unclear);
     assert!(sender.send(numbered(0, 0)).await.is_err());
 }
 
@@ -45,7 +46,8 @@ async fn when_the_scheduler_closes_the_last_frames_are_still_handed_out() {
     accepted.stream.shutdown().await.unwrap();
     drop(accepted);
     let closed = within(link.sender.closed()).await;
-    assert_eq!(closed.0, "the scheduler closed it");
+    assert_eq!(closed.why, "the scheduler closed it");
+    assert_eq!(closed.how, Closing::InOrder);
     for i in 0..10 {
         assert_eq!(number(&link.receiver.recv().await.unwrap()), i);
     }
@@ -78,7 +80,7 @@ async fn bytes_that_are_no_frame_end_the_link() {
         .unwrap();
     accepted.stream.flush().await.unwrap();
     let error = within(link.receiver.recv()).await.unwrap_err();
-    assert!(error.0.contains("its bytes cannot be read"), "{error}");
+    assert!(error.why.contains("its bytes cannot be read"), "{error}");
     assert!(
         within(link.sender.flush()).await.is_ok(),
         "nothing was queued, so all of it is written"
@@ -102,7 +104,7 @@ async fn a_scheduler_that_reads_nothing_for_the_deadline_is_given_up() {
         }
     })
     .await;
-    assert!(error.0.contains("has read nothing"), "{error}");
+    assert!(error.why.contains("has read nothing"), "{error}");
     assert!(within(link.sender.flush()).await.is_err());
 }
 
