@@ -85,6 +85,11 @@ impl Cluster {
         self.ledger(key).get(instance)
     }
 
+    /// Whether a node is still to answer a stop of a run of an instance that had ended by itself.
+    pub(crate) fn owes_answer(&self, key: NodeKey, instance: &InstanceId) -> bool {
+        self.entry(key, instance).is_some_and(Entry::owes_answer)
+    }
+
     /// What is free on a node, whether or not it takes work.
     #[inline]
     pub(crate) fn free(&self, key: NodeKey) -> Resources {

@@ -27,7 +27,8 @@ impl Scheduler {
     /// Deals with the ends in a STATS, before anything else of it: what it lists may have begun after them. For each
     /// number that was not dealt with before:
     ///
-    /// 1. The STATS lists the instance too: it ended and began again, so only the run is noted.
+    /// 1. The STATS lists the instance too: it ended and began again, so only the run is noted; nothing is where that answers
+    ///    the stop of a run that had ended by itself.
     /// 2. Every START of it that the node may have is newer than this end: it is the end of an earlier run, and was
     ///    dealt with.
     /// 3. Else it is handled as the frame that would have reported it.
@@ -191,6 +192,12 @@ impl Scheduler {
     /// node has had its outcome.
     fn ended_before(&mut self, key: NodeKey, end: &EndReport) {
         let instance = &end.instance;
+        let is_answer = matches!(end.how, EndHow::Deleted | EndHow::Stopped);
+        if is_answer && self.cluster.owes_answer(key, instance) {
+            // That run is on record, by its own end.
+            let _ = self.cluster.end(key, instance, Ended::Gone);
+            return;
+        }
         let before = self.sight().before_end(key, instance);
         self.run_is_over(key, instance, before, &Cause::EndedAndBegan);
         let known = (end.exit_code, end.facts.clone());

@@ -415,6 +415,22 @@ fn an_answer_to_the_stop_of_the_run_before_does_not_end_the_retry() {
 }
 
 #[test]
+fn an_answer_to_the_stop_of_the_run_before_is_no_end_where_stats_list_the_retry_beside_it() {
+    let (mut world, _, node) = retried_with_a_stop_under_way();
+    let before = exit_codes(&world, "a");
+    let answer = EndReport {
+        how: EndHow::Stopped,
+        exit_code: Some(1),
+        ..end(3, "a")
+    };
+    world.ends(node, 3, vec![answer], vec![running("a", 50)]);
+    assert_eq!(exit_codes(&world, "a"), before);
+    assert_eq!(world.retries_of("a"), [1], "it runs");
+    world.ends(node, 3, vec![own_end(4, "a", 0)], Vec::new());
+    assert_eq!(exit_codes(&world, "a"), [Some(0)]);
+}
+
+#[test]
 fn a_retry_that_is_deleted_has_that_end_also_where_no_answer_to_the_stop_before_comes() {
     for is_listed in [false, true] {
         let (mut world, controller, node) = retried_with_a_stop_under_way();

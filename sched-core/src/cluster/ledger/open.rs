@@ -112,8 +112,8 @@ impl Ledger {
         let Some(entry) = self.entries.get_mut(instance) else {
             return EntryEnd::Unknown;
         };
-        // What ended by itself behind a stop that it had taken has no answer of its own: one that was sent since is answered.
-        let answers_late = std::mem::take(&mut entry.is_stop_late) && !entry.may_stop();
+        let answers_late = entry.owes_answer();
+        entry.is_stop_late = false;
         if answers_late && how == Ended::Gone {
             return EntryEnd::LateStop;
         }

@@ -82,6 +82,12 @@ impl Entry {
         self.stops > 0
     }
 
+    /// Whether the next report that it is gone answers a stop of the run before, which had ended by itself. Where a stop
+    /// was sent since, that one is answered.
+    pub(crate) fn owes_answer(&self) -> bool {
+        self.is_stop_late && !self.may_stop()
+    }
+
     /// Notes that the connection has ended over which its launcher was sent commands: stops are void, an open RESUME is
     /// uncertain. Whether a stop was lost.
     pub(super) fn lose_orders(&mut self) -> bool {
