@@ -26,7 +26,7 @@ use crate::ctl::client::{Client, ClientConfig};
 use crate::ctl::contexts::NamedContext;
 use crate::ctl::web::{Web, WebConfig, own_address};
 use crate::launcher::agent::{Features, Workloads};
-use crate::launcher::supervise::PROGRAM;
+use crate::launcher::supervise::Program;
 use crate::launcher::{self, MachineConfig, Share};
 use crate::net::address::Endpoint;
 use crate::net::tls::{self, TrustFiles};
@@ -171,7 +171,7 @@ impl Cluster {
             share: share(self.nodes),
             cgroup: None,
             images: None,
-            supervisor: PROGRAM.into(),
+            supervisor: Program::installed(),
         };
         let tls = tls::client_config(&identity, &anchors)?;
         let mut config = launcher::Config::new(self.endpoints(), tls, Role::AGENT, machine);

@@ -14,6 +14,7 @@ use super::images::CacheConfig;
 use super::kept::KeepOutput;
 use super::simulate::Simulation;
 use super::state::StateError;
+use super::supervise::Program;
 use crate::net::address::Endpoint;
 use crate::net::link::{ConnectError, Timeouts};
 use crate::net::tls::ClientTls;
@@ -101,9 +102,8 @@ pub enum MachineConfig {
         uuid: Option<Uuid>,
         /// How much of the machine to hand out.
         share: Share,
-        /// The program to run as supervisor of each workload: one that answers [`super::supervise::WORD`] as first
-        /// argument with [`super::supervise::run`].
-        supervisor: PathBuf,
+        /// The program to run as supervisor of each workload.
+        supervisor: Program,
         /// The cgroup (version 2) under which instances have theirs; `None` = the launcher's own, where it was given away
         /// to it, or none.
         cgroup: Option<PathBuf>,

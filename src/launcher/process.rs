@@ -39,7 +39,7 @@ use super::orphans::{self, DIR_VARIABLE};
 use super::procfs;
 use super::readers::Readers;
 use super::state::StateDir;
-use super::supervise::KILL_WORKLOAD;
+use super::supervise::{KILL_WORKLOAD, Program};
 use super::usage::{DISK_UNIT, Disks, Meter, sum_known};
 
 mod recovering;
@@ -72,8 +72,8 @@ pub(crate) struct Processes {
     /// Until when supervisors let run what is under the lease, where the file could not be renewed. Told to the agent
     /// once.
     lease_kept: Option<Instant>,
-    /// The program that is run as supervisor: usually this one.
-    supervisor: PathBuf,
+    /// The program that is run as supervisor.
+    supervisor: Program,
     share: Share,
     /// `/proc/pressure/memory`, or a test's file; an empty path reads as no pressure.
     pressure_file: PathBuf,
@@ -128,11 +128,10 @@ enum ProcessEvent {
 }
 
 impl Processes {
-    /// The workloads kept in `state`. `supervisor` is a program whose first argument `super::supervise::WORD` is
-    /// answered by [`super::supervise::run`]; `lease` = `None` writes no lease file.
+    /// The workloads kept in `state`; `lease` = `None` writes no lease file.
     pub(crate) fn new(
         state: StateDir,
-        supervisor: PathBuf,
+        supervisor: Program,
         share: Share,
         tree: Option<Tree>,
         lease: Option<Duration>,

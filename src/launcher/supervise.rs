@@ -1,7 +1,7 @@
 //! The supervisor of one instance: a small process between the launcher and the workload, so that a workload and its
 //! exit code outlive the launcher (what conmon and containerd's shim are to containers).
 //!
-//! The launcher runs its own program again with [`WORD`] as first argument. The supervisor starts a session of its own,
+//! The launcher runs a program that is made for this, or its own again ([`Program`]), with [`WORD`] as first argument. The supervisor starts a session of its own,
 //! takes the instance by creating its process file, starts the workload in a process group of its own
 //! (`exec`), says on its standard output how that went, waits, writes the exit file and ends. It is the reaper of
 //! everything the workload leaves behind, so that nothing escapes it by daemonizing: an instance has ended when none of
@@ -49,8 +49,10 @@ mod limit;
 mod output;
 mod outputs;
 mod processes;
+mod program;
 
 pub use output::MAX_OUTPUT_BYTES;
+pub use program::{Program, ProgramError, version};
 
 /// The first argument that makes a program of this package a supervisor (with the instance's directory) or the last
 /// step before the workload (with `exec` after that).

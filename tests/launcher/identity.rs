@@ -118,3 +118,15 @@ async fn its_state_directory_is_its_owners_alone_and_its_key_may_have_to_be() {
     let mode = fs::metadata(&state).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o700);
 }
+
+#[tokio::test]
+async fn a_program_that_is_no_supervisor_of_this_build_is_refused() {
+    let world = World::new().await;
+    let absent = world.path("absent");
+    let said = refused(&world, &[&format!("-supervisor={}", absent.display())]);
+    assert!(said.contains("cannot run the supervisor"), "{said}");
+    assert!(said.contains("No such file"), "{said}");
+    let said = refused(&world, &["-supervisor=/bin/cat"]);
+    assert!(said.contains("/bin/cat is of another build"), "{said}");
+    assert!(said.contains("install both from one package"), "{said}");
+}

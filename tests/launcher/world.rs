@@ -111,6 +111,13 @@ impl World {
             None => Command::new(program),
         };
         let port = self.address().port();
+        // The program that is installed for that; other tests' launchers are their own supervisors.
+        if !args.iter().any(|arg| arg.starts_with("-supervisor")) {
+            command.arg(concat!(
+                "-supervisor=",
+                env!("CARGO_BIN_EXE_ciao-supervisor")
+            ));
+        }
         command
             .arg(format!("-cert={}", self.path("agent.pem").display()))
             .arg(format!("-cacert={}", self.path("CAcert.pem").display()))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ciao_scheduler::flags::{CrlFlags, DEFAULT_CACERT, at_least, mebibytes, reported_disk};
 use ciao_scheduler::launcher::agent::{Features, PressureLimits, Workloads};
 use ciao_scheduler::launcher::simulate::Simulation;
-use ciao_scheduler::launcher::supervise::PROGRAM;
+use ciao_scheduler::launcher::supervise::{Program, ProgramError};
 use ciao_scheduler::launcher::{
     CacheConfig, Config, DEFAULT_CACHE_QUOTA, DEFAULT_CPU_RATIO, DEFAULT_KEEP_OUTPUT_BYTES,
     DEFAULT_KEEP_OUTPUT_FOR, DEFAULT_LEASE, DEFAULT_PRESSURE_FILE, DEFAULT_PRESSURE_LIMIT,
@@ -110,6 +110,10 @@ pub(crate) struct Cli {
     /// least recently used first [default: 4GiB]
     #[arg(long, value_name = "SIZE", value_parser = mebibytes::<i64>(1))]
     pub(crate) blob_cache_quota: Option<i64>,
+    /// The program to run beside each instance: a ciao-supervisor of the same build; the one beside this program, or else
+    /// this program itself, unless given
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) supervisor: Option<PathBuf>,
     /// Stop the workloads when the launcher gets SIGTERM or SIGINT; without this flag they run on
     #[arg(long)]
     pub(crate) stop_on_exit: bool,
@@ -264,6 +268,9 @@ pub(crate) enum CliError {
     /// More is to be handed out than the machine has.
     #[error(transparent)]
     Share(#[from] ShareError),
+    /// The program that is to be the supervisor cannot be that.
+    #[error("--supervisor: {0}")]
+    Supervisor(#[from] ProgramError),
 }
 
 impl Cli {
@@ -421,6 +428,7 @@ impl Cli {
     }
 
     fn machine(&self, uuid: Option<Uuid>) -> Result<MachineConfig, CliError> {
+        let given = self.supervisor.as_deref().map(Program::at).transpose()?;
         Ok(match self.simulate {
             Some(simulation) => MachineConfig::Simulated {
                 simulation,
@@ -430,7 +438,7 @@ impl Cli {
                 state_dir: self.state_dir.clone(),
                 uuid,
                 share: self.share()?,
-                supervisor: PROGRAM.into(),
+                supervisor: given.unwrap_or_else(Program::installed),
                 cgroup: self.cgroup.clone(),
                 images: self.image_cache(),
             },

@@ -20,6 +20,7 @@ use super::super::images::{self, Images};
 use super::super::lease::boottime;
 use super::super::limits::Limits;
 use super::super::orphans;
+use super::super::supervise::Program;
 use super::starting::{NotStarted, Rest, start};
 use super::{ProcessEvent, Processes, environment};
 
@@ -182,7 +183,7 @@ fn whole_ms(time: Duration) -> u64 {
 /// Starts a supervisor and waits for its word. Where it is not known whether something was started, all processes with
 /// the instance's mark are killed before the failure is reported: the scheduler may start it elsewhere after that.
 async fn begin(
-    supervisor: PathBuf,
+    supervisor: Program,
     dir: InstanceDir,
     launch: Launch,
     instance: String,

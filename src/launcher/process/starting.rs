@@ -7,7 +7,6 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::super::files::{InstanceDir, Launch, Obstacle, write_json};
 use super::super::orphans;
-use super::super::supervise::WORD;
+use super::super::supervise::{Program, WORD};
 use super::{Supervisor, inherited, open_pid};
 
 /// Longest time a supervisor may take to say whether its workload runs. It forks and execs; only an overloaded machine
@@ -52,7 +51,7 @@ pub(super) enum Rest {
 /// # Errors
 /// [`NotStarted`]; the supervisor has ended then.
 pub(super) async fn start(
-    program: PathBuf,
+    program: Program,
     dir: InstanceDir,
     launch: Launch,
 ) -> Result<(Supervisor, Child), NotStarted> {
@@ -62,7 +61,7 @@ pub(super) async fn start(
     };
     let spawn = move || {
         write_json(&dir.launch(), &launch)?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(program.path());
         command.arg0("ciao-supervisor").arg(WORD).arg(&dir.0);
         command.env_clear().envs(inherited());
         command.stdin(Stdio::null()).stdout(Stdio::piped());
