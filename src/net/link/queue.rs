@@ -306,7 +306,7 @@ fn cost(frame: &Frame) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Pumped, Queues};
+    use super::{LinkClosed, Pumped, Queues};
 
     #[tokio::test]
     async fn a_link_whose_task_was_cut_short_has_ended() {
@@ -325,7 +325,7 @@ mod tests {
     async fn a_link_that_has_ended_keeps_its_reason() {
         let queues = Queues::new();
         let pumped = Pumped::new(queues.clone());
-        pumped.end("closed".to_owned());
+        pumped.end(LinkClosed::unclear("closed".to_owned()));
         drop(pumped);
         assert!(queues.ended().await.to_string().contains("closed"));
     }
