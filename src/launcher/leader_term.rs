@@ -94,6 +94,7 @@ impl LeaderTerm {
 mod tests {
     use super::{FILE, Kept, LeaderTerm, MachineConfig, Term, read_json};
     use crate::launcher::Share;
+    use crate::launcher::supervise::Program;
 
     fn term(generation: u64, revision: u64) -> Option<Term> {
         Some(Term {
@@ -111,7 +112,7 @@ mod tests {
             share: Share::default(),
             cgroup: None,
             images: None,
-            supervisor: "none".into(),
+            supervisor: Program::this(),
         };
         let terms = LeaderTerm::of(&machine);
         assert_eq!(terms.admit(None), Ok(()));
