@@ -282,17 +282,23 @@ impl Cluster {
 }
 
 impl Cluster {
-    /// How this scheduler, which leads under this term, hands over to another.
+    /// How this scheduler, which leads under this term, hands over to another. `drain_deadline`: how long its sessions may take
+    /// to end.
     ///
     /// # Errors
     /// As [`Cluster::take_over`].
-    pub fn hand_over(&self, term: Term) -> Result<Arc<LeaderHandOver>, String> {
+    pub fn hand_over(
+        &self,
+        term: Term,
+        drain_deadline: Duration,
+    ) -> Result<Arc<LeaderHandOver>, String> {
         Ok(Arc::new(LeaderHandOver {
             client: self.store_client()?,
             runtime: Arc::clone(&self.runtime),
             keys: self.keys.clone(),
             address: self.config.address.clone(),
             ttl: self.config.ttl,
+            drain_deadline,
             term,
             begun: Notify::new(),
         }))

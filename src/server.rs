@@ -67,6 +67,7 @@ mod wire;
 // and the limits are what their flags have as defaults.
 pub use configuration::DEFAULT_URI;
 pub use configuration::again::FileRefused;
+pub use hub::STORE_DEADLINE;
 pub use images::{DEFAULT_BLOB_QUOTA, DEFAULT_BLOB_RATE, ImagesConfig};
 pub use limits::{
     ACCEPT_BACKLOG, CONNECT_DEADLINE, CONTROLLER_BUDGET, DEFAULT_HTTP_PORT, DEFAULT_PORT,

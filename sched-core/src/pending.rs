@@ -4,7 +4,7 @@
 //! What waits for room is not here: it is managed, and its place in the order is the queue's.
 //!
 //! ```text
-//!  disk      the START has to survive a restart, and the disk takes no writes     DISK_PATIENCE, then it fails
+//!  disk      the START has to survive a restart, and the disk takes no writes     for Config::disk_patience, then it fails
 //!  nodes     it fits nowhere, and nodes are still coming back after a restart     the recovery window (`recovery`)
 //!  batch     the rest of its batch has not come, or a complete one waits for nodes   `pending::batches`
 //! ```
@@ -18,7 +18,6 @@ use std::time::Instant;
 
 use self::batches::{BatchId, Batches};
 use crate::api::config::{MAX_RECOVERING, MAX_RECOVERING_BYTES};
-use crate::api::disk::DISK_PATIENCE;
 use crate::api::ids::InstanceId;
 use crate::api::start::PlacedStart;
 use crate::maps::Map;
@@ -108,17 +107,17 @@ impl Pending {
         self.for_nodes.order.len()
     }
 
-    /// Has a START wait for the disk; gives it back if as many wait as may.
+    /// Has a START wait for the disk until then; gives it back if as many wait as may.
     pub(crate) fn hold_for_disk(
         &mut self,
-        now: Instant,
+        until: Instant,
         start: Box<PlacedStart>,
     ) -> Result<(), Box<PlacedStart>> {
         let bytes = start.parcel.payload.len();
         if !(self.for_disk).has_room(bytes, MAX_HELD_FOR_DISK, MAX_HELD_FOR_DISK_BYTES) {
             return Err(start);
         }
-        self.put(start, Waits::Disk(now + DISK_PATIENCE));
+        self.put(start, Waits::Disk(until));
         Ok(())
     }
 

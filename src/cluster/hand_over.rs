@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use super::keys::Keys;
 use super::{EtcdRuntime, view};
-use crate::server::{DRAIN_DEADLINE, HandOver};
+use crate::server::{HandOver, STORE_DEADLINE};
 
 /// What the value begins with where one is meant, whose address follows.
 const TO: &str = "to ";
@@ -21,10 +21,11 @@ const TO: &str = "to ";
 /// What the value begins with where all are meant but one, whose address follows.
 const NOT: &str = "not ";
 
-/// For how long no other than those who are meant to may lead: for what is queued to leave, and a TTL for the campaign of one
-/// that is slow.
-fn wait(ttl: Duration) -> Duration {
-    DRAIN_DEADLINE + ttl
+/// For how long no other than those who are meant to may lead: for what is queued to leave (`--drain-deadline`) and for the
+/// store to be closed, and two TTLs, for the lease to end by itself where etcd does not take its end, and for the campaign of
+/// one that is slow.
+fn wait(drain_deadline: Duration, ttl: Duration) -> Duration {
+    drain_deadline + STORE_DEADLINE + 2 * ttl
 }
 
 /// Whether the scheduler at this address is meant by the value of the key.
@@ -46,6 +47,8 @@ pub struct LeaderHandOver {
     pub(super) keys: Keys,
     pub(super) address: String,
     pub(super) ttl: Duration,
+    /// How long its sessions may take to end.
+    pub(super) drain_deadline: Duration,
     /// Under which it leads.
     pub(super) term: Term,
     pub(super) begun: Notify,
@@ -78,7 +81,10 @@ impl LeaderHandOver {
 
     /// Writes who is meant, if this scheduler still leads.
     async fn reserve(&self, value: String) -> Result<bool, Error> {
-        let lease = self.client.grant(wait(self.ttl)).await?;
+        let lease = self
+            .client
+            .grant(wait(self.drain_deadline, self.ttl))
+            .await?;
         let put = Op::Put {
             key: self.keys.next(),
             value: value.into_bytes(),
@@ -92,7 +98,12 @@ impl LeaderHandOver {
             then: vec![put],
             otherwise: Vec::new(),
         };
-        self.client.txn(reserve).await.map(|it| it.succeeded)
+        let reserved = self.client.txn(reserve).await.map(|it| it.succeeded);
+        if !matches!(reserved, Ok(true)) {
+            // It may have been written all the same, and would keep others from leading.
+            let _ = self.client.revoke(lease).await;
+        }
+        reserved
     }
 }
 

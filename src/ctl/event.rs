@@ -276,6 +276,7 @@ mod tests {
             "configuration",
             "image",
             "image_list",
+            "leadership_transfer",
             "output",
             "query_result",
         ];

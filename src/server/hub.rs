@@ -40,7 +40,7 @@ use self::connections::Handshakes;
 use self::delivery::Queue;
 pub(super) use self::doors::Door;
 use self::ends::EndReaders;
-pub(super) use self::leaving::STORE_DEADLINE;
+pub use self::leaving::STORE_DEADLINE;
 use self::unread::Unread;
 use super::configuration::keeper::Keeper;
 use super::connection_limit::CertificateId;

@@ -104,8 +104,8 @@ pub(super) async fn hand_over(hub: Arc<Hub>) {
             event = "leadership_transfer",
             "{by} asks this scheduler to hand over: {to}"
         );
-        // Before the sessions end, so that it leaves.
-        hub.send_behind(session, frame(hub.uuid, answer));
+        // Before the sessions end, and not behind what is queued, which is dropped then.
+        hub.send_in_order(session, frame(hub.uuid, answer));
         if let Some(handler) = hub.limits.hand_over.as_ref().filter(|_| is_begun) {
             handler.begin();
         }

@@ -3,12 +3,15 @@
 use std::process::Stdio;
 
 use ciao_scheduler::cert::Spec;
+use proto_frames::payload::InstanceView;
 use proto_frames::{Kind, Role};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 
 use crate::certs::{TestCa, write_private};
-use crate::scheduler::{DEADLINE, Ran, Scheduler, answer, ciaoctl, instance_of, node, placed};
+use crate::scheduler::{
+    DEADLINE, Ran, Scheduler, answer, ciaoctl, instance, instance_of, node, placed,
+};
 
 /// Where to look when no scheduler answers.
 const ELSEWHERE: &str = "is ciao-scheduler there? (--server, CIAO_SERVER)";
@@ -245,14 +248,17 @@ async fn a_lost_connection_is_told_from_a_timeout() {
 #[tokio::test]
 async fn a_start_that_was_not_read_is_sent_again_and_one_that_was_answered_is_not() {
     let mut starts = 0;
-    let scheduler = Scheduler::playing(move |peers, from, frame| {
-        if frame.kind == Kind::START {
+    let scheduler = Scheduler::playing(move |peers, from, frame| match frame.kind {
+        Kind::START => {
             starts += 1;
             match starts {
                 2 => peers.close(from),
                 _ => peers.send(from, Kind::INSTANCE_PLACED, placed(&instance_of(frame))),
             }
         }
+        // It knows of none.
+        Kind::QUERY => peers.send(from, Kind::QUERY_RESULT, answer(frame, &[], &[], 10)),
+        _ => {}
     })
     .await;
     let run = "run --count 2 --mem 16 --cpus 1 -- true";
@@ -267,10 +273,10 @@ async fn a_start_that_was_not_read_is_sent_again_and_one_that_was_answered_is_no
 
 #[tokio::test]
 async fn a_scheduler_that_closes_on_each_start_is_not_asked_for_ever() {
-    let scheduler = Scheduler::playing(|peers, from, frame| {
-        if frame.kind == Kind::START {
-            peers.close(from);
-        }
+    let scheduler = Scheduler::playing(|peers, from, frame| match frame.kind {
+        Kind::START => peers.close(from),
+        Kind::QUERY => peers.send(from, Kind::QUERY_RESULT, answer(frame, &[], &[], 10)),
+        _ => {}
     })
     .await;
     let run = "run --mem 16 --cpus 1 -- true";
@@ -278,6 +284,30 @@ async fn a_scheduler_that_closes_on_each_start_is_not_asked_for_ever() {
     let ran = scheduler.ctl(&args).await;
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert_eq!(scheduler.seen(Kind::START).len(), 3);
+}
+
+/// As a leader that has taken in what it could not answer any more: the next one knows it.
+#[tokio::test]
+async fn a_start_that_is_known_after_a_scheduler_has_closed_is_not_sent_again() {
+    let on = node("4c", "node-a");
+    let mut known = Vec::new();
+    let scheduler = Scheduler::playing(move |peers, from, frame| match frame.kind {
+        Kind::START => {
+            known.push(InstanceView {
+                instance_uuid: instance_of(frame),
+                ..instance("a", &on)
+            });
+            peers.close(from);
+        }
+        Kind::QUERY => peers.send(from, Kind::QUERY_RESULT, answer(frame, &[], &known, 10)),
+        _ => {}
+    })
+    .await;
+    let run = "run --mem 16 --cpus 1 -- true";
+    let args: Vec<&str> = run.split(' ').collect();
+    let ran = scheduler.ctl(&args).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(scheduler.seen(Kind::START).len(), 1);
 }
 
 #[tokio::test]

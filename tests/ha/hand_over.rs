@@ -1,13 +1,14 @@
 //! A leader hands over to one that stands by, as operators ask.
 
+use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::etcd::is_missing;
-use crate::world::{Pair, lines};
+use crate::etcd::{Etcd, is_missing};
+use crate::world::{Pair, Settings, lines};
 
 /// What `ciaoctl leader` lists: addresses and roles.
 async fn listed(pair: &Pair) -> Vec<(String, String)> {
@@ -82,7 +83,12 @@ async fn a_leader_goes_on_where_none_stands_by_and_leads_again_where_none_takes_
     if is_missing() {
         return;
     }
-    let mut pair = Pair::start().await;
+    // The standby is listed for so long after it was stopped.
+    let settings = Settings {
+        ttl: Some("6s"),
+        ..Settings::default()
+    };
+    let mut pair = Pair::start_on(Etcd::start(1, &[]), settings).await;
     let (first, second) = (pair.address(0).to_string(), pair.address(1).to_string());
     // It has a lease by then.
     pair.until_listed("leader", &second).await;
@@ -108,4 +114,21 @@ async fn a_leader_goes_on_where_none_stands_by_and_leads_again_where_none_takes_
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(said.contains("no other scheduler stands by"), "{said}");
     pair.until_listed("nodes", "READY").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_is_stopped_while_it_hands_over_ends() {
+    if is_missing() {
+        return;
+    }
+    let mut pair = Pair::start().await;
+    let second = pair.address(1).to_string();
+    pair.until_listed("leader", &second).await;
+    pair.done("leader --transfer", &[]).await;
+    // Its sessions end, or it begins again as a standby, which a signal ends before it has its handlers.
+    let mut first = pair.schedulers.remove(0);
+    first.terminate();
+    let status = first.ended().await;
+    assert!(status.success() || status.signal() == Some(15), "{status}");
+    pair.schedulers[0].logged(" serves").await;
 }

@@ -152,7 +152,7 @@ async fn at_moments(count: usize, moments: u64) {
     let (came, bytes) = killed(&etcd, count, None).await;
     assert_eq!(came, Came::All);
     let mut all = Vec::new();
-    // One at a time: a START that is not recorded for 5 s is refused.
+    // One at a time: a START that is not recorded is refused after the TTL and 5 s.
     for moment in (0..moments).map(|it| 1 + bytes * it / moments) {
         all.push(killed(&etcd, count, Some(moment)).await.0);
     }

@@ -18,6 +18,23 @@ async fn a_process_runs_with_its_output_in_a_file_and_its_exit_code_reported() {
 }
 
 #[tokio::test]
+async fn a_supervisor_that_is_replaced_while_the_launcher_runs_is_still_the_one_it_began_with() {
+    let world = World::new().await;
+    let program = world.path("ciao-supervisor");
+    std::fs::copy(env!("CARGO_BIN_EXE_ciao-supervisor"), &program).unwrap();
+    let flag = format!("-supervisor={}", program.display());
+    let _launcher = world.launch(&[&flag]);
+    let mut peer = world.accept().await;
+    // As an upgrade does it: another file in its place.
+    let next = world.path("next");
+    std::fs::copy("/bin/false", &next).unwrap();
+    std::fs::rename(&next, &program).unwrap();
+    peer.shell("a", "echo it runs; exit 7").await;
+    assert_eq!(peer.stopped().await, ("a".to_owned(), Some(7)));
+    assert_eq!(world.output("a"), "it runs\n");
+}
+
+#[tokio::test]
 async fn what_a_run_used_is_reported_with_its_end() {
     let (_world, _launcher, mut peer) = World::connected(&[]).await;
     // A processor for as long as the shell itself counts 0.2 s, 32 MiB in a child that is gone, and 12 bytes.

@@ -86,6 +86,11 @@ impl Journal {
         };
     }
 
+    /// How long what needs the disk waits for it.
+    pub(crate) fn patience(&self) -> Duration {
+        self.disk.patience
+    }
+
     /// Takes the disk for one that takes no writes if it has not answered in time; where that is new, how long that is.
     pub(crate) fn note_silence(&mut self, now: Instant) -> Option<Duration> {
         let since = self.disk.waits_since.filter(|_| !self.is_in_trouble());

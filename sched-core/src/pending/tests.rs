@@ -142,8 +142,9 @@ fn step(pending: &mut Pending, lists: &mut Lists, now: &mut Instant, op: Op) {
             assert!(matches!(waits, Some(Waits::Batch(_))), "{waits:?}");
         }
         Op::ForDisk(it) => {
-            assert!(pending.hold_for_disk(*now, start(it)).is_ok());
-            lists.put(it, Waits::Disk(*now + DISK_PATIENCE));
+            let until = *now + DISK_PATIENCE;
+            assert!(pending.hold_for_disk(until, start(it)).is_ok());
+            lists.put(it, Waits::Disk(until));
         }
         Op::ForNodes(it) => {
             assert!(pending.hold_for_nodes(start(it)).is_ok());

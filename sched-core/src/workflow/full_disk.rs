@@ -43,7 +43,8 @@ impl Scheduler {
         let held = if self.journal.is_leaving() {
             Err(start)
         } else {
-            self.pending.hold_for_disk(self.now, start)
+            let until = self.now + self.journal.patience();
+            self.pending.hold_for_disk(until, start)
         };
         if let Err(start) = held {
             self.fail_unrecorded(&start);

@@ -1,7 +1,7 @@
 //! The program `ciao-launcher`: runs workloads on this node for a scheduler.
 //!
-//! The same program is also the supervisor of a workload: the launcher starts itself once for each, with a first
-//! argument that no user would type.
+//! The same program is also the supervisor of a workload where `ciao-supervisor` is not installed: the launcher starts itself
+//! then for each, with a first argument that no user would type.
 
 mod features;
 mod flags;

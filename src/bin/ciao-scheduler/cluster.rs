@@ -4,12 +4,14 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use ciao_scheduler::cluster::{Cluster, Standing, Term};
 use ciao_scheduler::logging::Logs;
 use ciao_scheduler::server::{HandOver, Server, ServerConfig, Standby};
 use ciao_scheduler::shutdown::{self, Hangups, OnHangup};
+use tokio::sync::Notify;
 use tracing::info;
 
 use crate::flags::DaemonFlags;
@@ -98,7 +100,13 @@ async fn lead(
     (term, stop): (Term, impl Future<Output = ()>),
 ) -> anyhow::Result<Ended> {
     let reader = Arc::clone(cluster);
-    let read = move || Ok::<_, String>((reader.take_over(term)?, reader.hand_over(term)?));
+    let drain_deadline = config.limits.drain_deadline;
+    let read = move || {
+        Ok::<_, String>((
+            reader.take_over(term)?,
+            reader.hand_over(term, drain_deadline)?,
+        ))
+    };
     let (found, hand_over) = match tokio::task::spawn_blocking(read).await? {
         Ok(found) => found,
         Err(why) => {
@@ -125,18 +133,33 @@ async fn lead(
         "scheduler {} serves",
         server.uuid()
     );
-    let mut ended = Ended::Stopped;
-    let shutdown = async {
-        tokio::select! {
-            () = stop => {}
-            () = hand_over.begun() => ended = Ended::SteppedDown,
-        }
+    let (leaves, is_stopped) = (Notify::new(), AtomicBool::new(false));
+    // Both until the end: a signal that comes while it hands over, or steps down, ends the process.
+    let stopping = async {
+        stop.await;
+        is_stopped.store(true, Ordering::SeqCst);
+        leaves.notify_one();
+        std::future::pending::<()>().await
+    };
+    let handing_over = async {
+        hand_over.begun().await;
+        leaves.notify_one();
+        std::future::pending::<()>().await
+    };
+    let serving = async {
+        server.run(leaves.notified()).await?;
+        cluster.resign();
+        cluster.over().await;
+        Ok::<_, anyhow::Error>(())
     };
     tokio::select! {
-        served = server.run(shutdown) => served?,
-        _ = cluster.over() => return Ok(Ended::SteppedDown),
+        served = serving => served?,
+        _ = cluster.over() => {}
+        () = stopping => {}
+        () = handing_over => {}
     }
-    cluster.resign();
-    cluster.over().await;
-    Ok(ended)
+    Ok(match is_stopped.load(Ordering::SeqCst) {
+        true => Ended::Stopped,
+        false => Ended::SteppedDown,
+    })
 }

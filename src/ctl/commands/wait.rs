@@ -281,21 +281,25 @@ pub(super) fn conclude(context: &mut Context<'_>, tracker: &Tracker) -> Result<E
 /// missing, and nodes get the same time to come back with their instances, because the scheduler may have been
 /// restarted.
 ///
-/// Where the scheduler has closed it in order, those of `requests` of which nothing has come are sent again, [`MAX_RESENDS`] times
-/// at most: it has not read them.
+/// Where the scheduler has closed it in order, those of `requests` of which nothing has come and that are not known afterwards
+/// are sent again, [`MAX_RESENDS`] times at most: it has not read them. None is once a connection was lost in another way.
 ///
 /// Other errors, and a loss without `reconnect`, are returned.
 pub(super) async fn attend(
     client: &mut Client,
     tracker: &mut Tracker,
-    following: Following,
+    mut following: Following,
     reconnect: Option<&Reconnect>,
     (mut followed, requests): (Result<(), CommandError>, &[StartRequest]),
     changed: Changed<'_>,
 ) -> Result<(), CommandError> {
     let mut resends = MAX_RESENDS;
     while let Some(lost) = loss(&followed) {
-        let is_unread = lost.how == Closing::InOrder && resends > 0;
+        if lost.how != Closing::InOrder {
+            // What was sent before may have been read, whatever becomes of later connections.
+            resends = 0;
+        }
+        let is_unread = resends > 0;
         let meant = |it: &&Reconnect| {
             let is_included = it.after == Losses::All || is_unread;
             !it.patience.is_zero() && is_included
@@ -303,7 +307,7 @@ pub(super) async fn attend(
         let Some(reconnect) = reconnect.filter(meant) else {
             return followed;
         };
-        let waited = reconnect.patience;
+        let (waited, lost_at) = (reconnect.patience, Instant::now());
         let patience = humantime::format_duration(waited);
         changed(News::Connection(format!(
             "{lost}; connecting again, for {patience} at most"
@@ -315,13 +319,16 @@ pub(super) async fn attend(
         *client = again;
         changed(News::Connection("connected again".to_owned()))?;
         tracker.reattach();
-        let unread = match is_unread {
-            true => unanswered(tracker, requests),
-            false => Vec::new(),
-        };
+        // The time without a connection is none in which anything could have come.
+        following.deadline += lost_at.elapsed();
         resends -= u32::from(is_unread);
-        followed = match client.watch(&topics).await {
+        followed = match watch_again(client, tracker, &topics, following, is_unread, changed).await
+        {
             Ok(()) => {
+                let unread = match is_unread {
+                    true => unanswered(tracker, requests),
+                    false => Vec::new(),
+                };
                 let back_by = Some(Instant::now() + reconnect.patience);
                 let submitter = client.submitter();
                 let sending = send(&submitter, &unread);
@@ -329,10 +336,30 @@ pub(super) async fn attend(
                 let (sent, followed) = tokio::join!(sending, looking);
                 followed.and(sent.map_err(CommandError::from))
             }
-            Err(lost) => Err(lost.into()),
+            Err(error) => Err(error),
         };
     }
     followed
+}
+
+/// Subscribes on a new connection. Where STARTs are to be sent again, it looks before which of them are known after all: a
+/// scheduler that closes in order may have taken one in that it did not answer any more.
+async fn watch_again(
+    client: &mut Client,
+    tracker: &mut Tracker,
+    topics: &[Topic],
+    following: Following,
+    is_to_look: bool,
+    changed: Changed<'_>,
+) -> Result<(), CommandError> {
+    client.watch(topics).await?;
+    if is_to_look {
+        let within = following.since.elapsed() + AGE_MARGIN;
+        for tracked in look_at(client, tracker, Absence::MayReturn, within).await? {
+            changed(News::Changed(&tracked))?;
+        }
+    }
+    Ok(())
 }
 
 /// Those of which nothing has come.

@@ -2,14 +2,18 @@
 //! else this very program.
 
 use std::env;
-use std::fs::File;
-use std::io;
+use std::fs::{File, Metadata};
+use std::io::{self, Read as _};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, open};
+use rustix::process::geteuid;
 use tracing::warn;
 
 use super::PROGRAM;
@@ -18,8 +22,18 @@ use crate::VERSION;
 /// The program that is a supervisor and nothing else.
 const NAME: &str = "ciao-supervisor";
 
-/// The profile of programs that are being worked on: what they say with `--version` does not change with what they do.
-const WORKED_ON: &str = "(dev)";
+/// How a version ends, or what is in it, that does not tell one build from another: programs that are being worked on, and those
+/// built where the commit is not known.
+const SAME_FOR_MANY: [&str; 2] = ["(dev)", "(commit unknown"];
+
+/// How long a program may take to say its version.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Most bytes that are read of what it says.
+const MAX_ANSWER_LEN: u64 = 1024;
+
+/// The bit of a file's mode by which every user may change it.
+const WRITABLE_BY_OTHERS: u32 = 0o002;
 
 /// A program that answers [`super::WORD`] as its first argument with [`super::run`].
 #[derive(Debug, Clone)]
@@ -39,6 +53,16 @@ pub enum ProgramError {
         path: PathBuf,
         /// Why.
         error: io::Error,
+    },
+    /// Found beside this program, and another user's.
+    #[error(
+        "the supervisor {} can be changed by other users; have it belong to root or to the launcher's user, and let no others \
+         write it",
+        path.display()
+    )]
+    OpenToOthers {
+        /// The program.
+        path: PathBuf,
     },
     /// It does not say that it is a supervisor of this build.
     #[error(
@@ -73,11 +97,11 @@ impl Program {
     }
 
     /// `ciao-supervisor` beside this program, where there is one of the same build; else this program. One of another
-    /// build is logged. Programs that are being worked on (profile `dev`) take themselves: one that was not built again
-    /// says the same of itself.
+    /// build, or that other users may change, is logged. Programs whose version does not tell their build (profile `dev`, or no
+    /// commit) take themselves: one that was not built again says the same of itself.
     #[must_use]
     pub fn installed() -> Self {
-        if VERSION.ends_with(WORKED_ON) {
+        if SAME_FOR_MANY.iter().any(|it| VERSION.contains(it)) {
             return Self::this();
         }
         env::current_exe().map_or_else(|_| Self::this(), |program| Self::beside(&program))
@@ -85,10 +109,14 @@ impl Program {
 
     fn beside(program: &Path) -> Self {
         let path = program.with_file_name(NAME);
-        if !path.exists() {
+        let Ok(file) = path.metadata() else {
             return Self::this();
-        }
-        Self::at(&path).unwrap_or_else(|error| {
+        };
+        let found = match is_trusted(&file) {
+            true => Self::at(&path),
+            false => Err(ProgramError::OpenToOthers { path }),
+        };
+        found.unwrap_or_else(|error| {
             warn!(
                 event = "supervisor_not_used",
                 %error,
@@ -115,10 +143,7 @@ impl Program {
             path: format!("/proc/self/fd/{}", file.as_raw_fd()).into(),
             _file: Some(Arc::new(file)),
         };
-        let mut asked = Command::new(&program.path);
-        asked.arg("--version").stdin(Stdio::null()).env_clear();
-        let said = asked.output().map_err(unusable)?.stdout;
-        let said = String::from_utf8_lossy(&said).trim_end().to_owned();
+        let said = said_by(&program.path).map_err(unusable)?;
         let expected = version().trim_end().to_owned();
         if said != expected {
             return Err(ProgramError::OtherBuild {
@@ -134,6 +159,42 @@ impl Program {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Whether only root and this process's user may change a program.
+fn is_trusted(file: &Metadata) -> bool {
+    let owner = file.uid();
+    let is_own = owner == 0 || owner == geteuid().as_raw();
+    is_own && file.mode() & WRITABLE_BY_OTHERS == 0
+}
+
+/// What a program says with `--version`, on either of its outputs; it is killed after that.
+///
+/// # Errors
+/// It cannot be run, or says nothing in time.
+fn said_by(program: &Path) -> io::Result<String> {
+    let (reader, writer) = io::pipe()?;
+    let mut command = Command::new(program);
+    command.arg("--version").env_clear().stdin(Stdio::null());
+    command.stdout(writer.try_clone()?).stderr(writer);
+    let mut child = command.spawn()?;
+    // With this process's ends of the pipe: what is read ends with the program.
+    drop(command);
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || {
+        let mut said = Vec::new();
+        let read = reader.take(MAX_ANSWER_LEN).read_to_end(&mut said);
+        let _ = send.send(read.map(|_| said));
+    });
+    let said = receive.recv_timeout(ANSWER_DEADLINE);
+    let _ = child.kill();
+    child.wait()?;
+    let silent = || {
+        let text = format!("it does not say its version within {ANSWER_DEADLINE:?}");
+        io::Error::new(io::ErrorKind::TimedOut, text)
+    };
+    let said = said.map_err(|_| silent())??;
+    Ok(String::from_utf8_lossy(&said).trim_end().to_owned())
 }
 
 #[cfg(test)]

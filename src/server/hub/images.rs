@@ -97,6 +97,24 @@ impl Hub {
         }
     }
 
+    /// Sends a frame in the order of all else that is queued for the peer, also where the scheduler is about to leave; the
+    /// peer's own budget holds it. Dropped where the connection has ended.
+    pub(in crate::server) fn send_in_order(&self, session: SessionId, frame: Frame) {
+        let message = Message::Forward(wire::parcel(frame));
+        if let Some(door) = self.doors.get(&session).map(|door| Arc::clone(&door)) {
+            door.take(message);
+            return;
+        }
+        let Some(peer) = self.peers.get(&session).map(|peer| Arc::clone(&peer)) else {
+            return;
+        };
+        let cost = wire::cost(&message);
+        let charge = peer.budget.charge(cost);
+        if let Ok(pushed) = peer.outbox.push(message, cost, Some(charge)) {
+            pushed.writer.into_iter().for_each(Waker::wake);
+        }
+    }
+
     /// Hands a frame to a session, whatever stands behind it; the writer that is to be woken.
     pub(super) fn queue_behind(&self, session: SessionId, frame: Frame) -> Option<Waker> {
         let door = self.doors.get(&session).map(|door| Arc::clone(&door));

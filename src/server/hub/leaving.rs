@@ -28,7 +28,7 @@ use super::{Hub, PeerState};
 use sched_core::{Backlog, Input, KnownNode};
 
 /// How long the store may take for its last transaction. A disk that writes at all needs milliseconds.
-pub(in crate::server) const STORE_DEADLINE: Duration = Duration::from_secs(5);
+pub const STORE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The roles of those who are given STARTs. Their queues are emptied first, because what they do not take is answered
 /// to the others.
