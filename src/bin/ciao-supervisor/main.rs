@@ -1,7 +1,7 @@
 //! The program `ciao-supervisor`: what `ciao-launcher` runs beside each instance, and as the last step before its program.
 //!
 //! Any program that runs launchers can be that as well, and is where this one is not installed. This one has nothing else in
-//! it, so that it is loaded in a third of the time and takes less memory beside each instance.
+//! it, so that it is loaded in less than half of the time.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
