@@ -34,7 +34,7 @@ fn state_on(disk: &Disk) -> String {
     disk.path.join("state").display().to_string()
 }
 
-/// Files that were set aside.
+/// Damaged files that the daemon has renamed.
 fn damaged_on(disk: &Disk) -> Vec<String> {
     damaged(&disk.path.join("state"))
 }
