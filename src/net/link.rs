@@ -76,7 +76,7 @@ pub struct LinkClosed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closing {
     /// With TLS's close_notify, behind all that it had queued for this peer: a command that it has not answered by then, of a kind
-    /// that is always answered, it has not read.
+    /// that is always answered, it has not read, or has not recorded in time. Look for it before it is sent again.
     InOrder,
     /// Otherwise: what becomes of commands that it has not answered is not known.
     Unclear,
